@@ -45,7 +45,7 @@ $(DOCS): $(STAMP)
 	@touch $@
 
 demo: $(DEMO)  ## the main job on the synthetic city, from raw traces to verified, perturbed reports
-	@$(BIN)/geoblanket demo --out demo --overwrite
+	@$(BIN)/python docs/demo.py demo
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

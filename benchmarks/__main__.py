@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import pkgutil
 import runpy
 import sys
-from pathlib import Path
 
+import benchmarks
 from benchmarks._measure import machine
 
 if __name__ == "__main__":
     print(f"Machine: {machine()}\n")
-    for path in sorted(Path(__file__).parent.glob("[a-z]*.py")):
-        sys.argv = [str(path), *sys.argv[1:]]
-        runpy.run_module(f"benchmarks.{path.stem}", run_name="__main__", alter_sys=True)
+    for module in pkgutil.iter_modules(benchmarks.__path__):
+        if not module.name.startswith("_"):
+            sys.argv = [module.name, *sys.argv[1:]]
+            runpy.run_module(f"benchmarks.{module.name}", run_name="__main__", alter_sys=True)

@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich import box
 from rich.console import Console
 from rich.table import Table
 
-__all__ = ["Measured", "machine", "measure", "show"]
+from geoblanket._arrays import Floats
+
+__all__ = ["Measured", "machine", "mean_and_error", "measure", "show", "took"]
 
 
 @dataclass(frozen=True)
@@ -64,3 +67,15 @@ def machine() -> str:
         platform.processor(),
     )
     return f"{multiprocessing.cpu_count()} × {cpu}, Python {platform.python_version()}"
+
+
+def mean_and_error(values: Floats) -> str:
+    """Return a mean and its standard error."""
+    return f"{values.mean():.0f} ± {values.std(ddof=1) / np.sqrt(len(values)):.0f}"
+
+
+def took(started: float) -> str:
+    """Return the time since the start, the processor's time and the peak memory, in words."""
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    wall, cpu = time.perf_counter() - started, time.process_time()
+    return f"{wall:.0f} s, of which {cpu:.0f} s on the processor; peak memory {peak_mb:,.0f} MB"

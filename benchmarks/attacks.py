@@ -38,7 +38,7 @@ EPSILON = 2.0
 
 def made(place_count: int, memory: int) -> tuple[BeliefFilter, Floats, Ints]:
     """Return the filter, emissions of an exponential mechanism by state, and reports, shape (T, B)."""
-    from geoblanket.evaluate.measures.tracking import place_distance_km
+    from geoblanket.lab.evaluate.tracking import place_distance_km
 
     places, walks = wandering(place_count)
     model = model_of_counts(places, counted(walks), None, order=1 + memory, interval_s=30.0, learned={})
@@ -108,8 +108,8 @@ def ours(place_count: int, memory: int) -> tuple[float, int, Floats]:
 
 def transitions(beliefs: BeliefFilter) -> Floats:
     """Return the whole matrix, with the little chance of being anywhere."""
-    identity = np.eye(len(beliefs.model), dtype=np.float32)[:, None]
-    return beliefs.predicted_back(identity, 1)[:, 0].astype(np.float64)
+    identity = np.eye(len(beliefs.model), dtype=np.float32)
+    return beliefs.predicted_back(identity, 1).astype(np.float64)
 
 
 def slice_of(states: int) -> int:
@@ -179,7 +179,7 @@ def tracking_lines(place_count: int, memory: int) -> list[tuple[str, ...]]:
 
 def measured(what: str) -> float:
     """Return the seconds of one measure of a mechanism of 900 rows and 100 outputs."""
-    from geoblanket.evaluate import Cases, attack_report, posterior_leakage, worst_pair
+    from geoblanket.lab.evaluate import Cases, attack_report, posterior_leakage, worst_pair
 
     rng = np.random.default_rng(0)
     points, targets = rng.random((900, 2)) * 4, rng.random((100, 2)) * 4
@@ -188,7 +188,7 @@ def measured(what: str) -> float:
     prior, apart = rng.dirichlet(np.ones(900)), np.linalg.norm(points[:, None] - points, axis=2)
     weights, distance_mm = (q * 2.0**62).astype(np.int64), (apart * 1e6).astype(np.int64)
     known = rng.integers(0, 200, 900)
-    cases = Cases(np.arange(900), rng.integers(0, 100, 900), prior, known, np.arange(200)[:, None])
+    cases = Cases(np.arange(900), rng.integers(0, 100, 900), prior, known)
     between = np.linalg.norm(targets[:, None] - targets, axis=2)
     jobs: dict[str, Callable[[], object]] = {
         "effective ε": lambda: worst_pair(weights, distance_mm=distance_mm, eta_mm=5_000_000),

@@ -21,9 +21,9 @@ from benchmarks._measure import show
 from benchmarks.true_blankets import compare_blankets, district_regions, write_true_walks
 from geoblanket._arrays import Indices
 from geoblanket.blanket.discovery import DiscoveryOptions, discover
-from geoblanket.city.folder import write_city
-from geoblanket.city.model import make_city
-from geoblanket.city.plan import DISTRICTS
+from geoblanket.lab.city.folder import write_city
+from geoblanket.lab.city.model import make_city
+from geoblanket.lab.city.plan import DISTRICTS
 
 TRIPS = 150_000
 SAMPLES = 1000
@@ -41,9 +41,7 @@ def prepare(folder: Path, *, trips: int, size: str, matched: bool, seed: int = 0
 
     walks = {"true walks": folder / "true.parquet"}
     if not walks["true walks"].exists():
-        write_city(
-            make_city(size, seed=seed), folder, trips=trips, formats=["porto"] if matched else [], true_edges=False
-        )
+        write_city(make_city(size, seed=seed), folder, trips=trips, formats=["porto"] if matched else [])
         import_roads([folder / "roads.osm.pbf"])[0].save(folder / "city.roads")
         write_true_walks(folder, folder / "city.roads", walks["true walks"])
     if matched:

@@ -20,13 +20,13 @@ from geoblanket._unfinished import unfinished_path
 from geoblanket.build.building import build_bundle
 from geoblanket.build.config import BuildConfig
 from geoblanket.build.record import BuildRecord, read_record, record_path
-from geoblanket.city.folder import write_city
-from geoblanket.city.model import make_city
+from geoblanket.lab.city.folder import write_city
+from geoblanket.lab.city.model import make_city
 from geoblanket.mechanism.bundle.storage import load_bundle
 from geoblanket.mobility.matching import match_traces
 from geoblanket.roads.importer import import_roads
 from geoblanket.roads.simplification import in_largest_part
-from geoblanket.traces.importing import import_traces
+from geoblanket.traces.importing import Reading, import_traces
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 SPACING_M = 250.0
@@ -58,7 +58,7 @@ def prepare_rome(folder: Path) -> None:
     centre = graph.keep_nodes(inside)
     centre.keep_nodes(np.asarray(in_largest_part(centre))).save(folder / "roads")
     columns = {name: name for name in ("trip", "time", "lat", "lon")} | {"vehicle": "trip"}
-    import_traces([DATA / "rome" / "trips_sample.csv.gz"], folder / "traces.parquet", format="table", columns=columns)
+    import_traces([DATA / "rome" / "trips_sample.csv.gz"], folder / "traces.parquet", reading=Reading(columns=columns))
 
 
 CITIES: dict[str, Callable[[Path], None]] = {"synthetic": prepare_city, "Porto": prepare_porto, "Rome": prepare_rome}

@@ -11,17 +11,17 @@ from benchmarks._measure import measure, show
 
 def build(size: str) -> int:
     """Make a city; return its number of nodes."""
-    from geoblanket.city.model import make_city
+    from geoblanket.lab.city.model import make_city
 
     return make_city(size).graph.node_count
 
 
 def build_and_write(size: str, trips: int, folder: Path) -> int:
     """Make a city, and write its map, the Porto file and the true walks; return the number of points."""
-    from geoblanket.city.folder import write_city
-    from geoblanket.city.model import make_city
+    from geoblanket.lab.city.folder import write_city
+    from geoblanket.lab.city.model import make_city
 
-    facts = write_city(make_city(size), folder, trips=trips, formats=["porto"], true_edges=False)
+    facts = write_city(make_city(size), folder, trips=trips, formats=["porto"])
     points: int = facts["points"]["porto"]
     return points
 

@@ -40,8 +40,8 @@ def grid(roads: Path) -> str:
 def prepare(folder: Path) -> None:
     """Make a city, its roads and true walks."""
     from benchmarks.true_blankets import write_true_walks
-    from geoblanket.city.folder import write_city
-    from geoblanket.city.model import make_city
+    from geoblanket.lab.city.folder import write_city
+    from geoblanket.lab.city.model import make_city
     from geoblanket.roads.importer import import_roads
 
     write_city(make_city("medium"), folder, trips=TRIPS, formats=[])
@@ -149,8 +149,7 @@ def write_porto_size(folder: Path) -> None:
 
 def porto_size(folder: Path) -> tuple[float, float]:
     """Load 40 million steps and sort them into groups at order 2; return the seconds of each."""
-    from geoblanket.blanket.groups import Grouping, find_regions, find_samples
-    from geoblanket.blanket.lagged_walks import load_walks
+    from geoblanket.blanket.groups import Grouping, find_regions, find_samples, load_walks
 
     start = time.perf_counter()
     walks = load_walks(folder / "porto_size.parquet", folder / "city.roads", time_zone="Europe/Lisbon")

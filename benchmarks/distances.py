@@ -31,8 +31,8 @@ def prepare(out: Path) -> str:
     if (DATA / "rome").is_dir():
         files, city = [DATA / "rome" / "nodes.csv", DATA / "rome" / "edges.csv.gz"], "Rome"
     else:
-        from geoblanket.city.formats import write_osm
-        from geoblanket.city.model import make_city
+        from geoblanket.lab.city.folder import write_osm
+        from geoblanket.lab.city.model import make_city
 
         files, city = [out.with_name("large.osm.pbf")], "the large city"
         write_osm(make_city("large"), files[0])

@@ -15,8 +15,8 @@ from functools import partial
 
 import numpy as np
 
+from benchmarks.processes import BURN_IN, CITY_SIDE_M, LARGEST_ORDER, STEP_M, Waves, rotated, simulate_windows
 from geoblanket._arrays import Floats
-from geoblanket.blanket.processes import BURN_IN, CITY_SIDE_M, LARGEST_ORDER, STEP_M, Waves, rotated, simulate_windows
 from geoblanket.errors import ParameterError
 
 __all__ = ["HELD_BACK", "TUNING", "simulate_family"]

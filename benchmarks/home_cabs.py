@@ -22,8 +22,10 @@ import polars as pl
 from scipy.spatial import KDTree
 
 import geoblanket
-from benchmarks._measure import machine, show
-from benchmarks.home import NEAR_M, Points, Streets, Ways, away_m, best_point, fence_center, mean_and_error, took
+from benchmarks._measure import machine, mean_and_error, show, took
+from benchmarks.home.attacker import best_point
+from benchmarks.home.mechanisms import fence_center
+from benchmarks.home.streets import NEAR_M, Points, Streets, Ways, away_m
 from geoblanket import RoadGraph
 from geoblanket._arrays import Floats, Ints
 from geoblanket._geodesy import local_metres

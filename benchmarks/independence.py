@@ -50,8 +50,8 @@ def _seconds(test: Callable[..., object]) -> list[float]:
     import numpy as np
     from threadpoolctl import threadpool_limits
 
+    from benchmarks.processes import simulate_windows
     from geoblanket.blanket.independence import lagged
-    from geoblanket.blanket.processes import simulate_windows
 
     medians = []
     with threadpool_limits(1):

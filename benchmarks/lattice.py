@@ -92,10 +92,11 @@ def fleet_reports(path: str) -> float:
 
 def mean_error(path: str) -> float:
     """Return how much further than planar Laplace noise in floats reports go on average, as a share of it."""
-    from geoblanket.mechanism.bundle.storage import load_bundle
+    from geoblanket.mechanism.bundle.storage import LatticeBundle, load_bundle
 
-    lattice = load_bundle(path).lattice
-    assert lattice is not None
+    bundle = load_bundle(path)
+    assert isinstance(bundle, LatticeBundle)
+    lattice = bundle.lattice
     lat, lon = lattice.centers()
     rng = np.random.default_rng(1)
     errors = []

@@ -1,7 +1,7 @@
 """How often each test of conditional independence rejects: true hypotheses (its level) and false ones (its power).
 
 Run `python -m benchmarks.levels` for families of movement (`benchmarks.families`), and with `--kinds fields`
-for the fields of `geoblanket.blanket.processes`; with `--full` for the tables of docs/blanket.md and docs/benchmarks.md
+for the fields of `benchmarks.processes`; with `--full` for the tables of docs/blanket.md and docs/benchmarks.md
 (with `--journal FILE` it can be interrupted, and goes on where it was). Windows come from processes of known Markov
 order m or m + 1, and the hypothesis is that given the last m locations, the one before does not matter: true for order
 m, false for order m + 1. A test may refuse to decide; refusals are counted apart.
@@ -76,7 +76,7 @@ class Count(NamedTuple):
 def simulate(setting: Setting, seed: int) -> Floats:
     """Return windows of a setting; the same seed gives every test the same vehicles."""
     from benchmarks.families import simulate_family
-    from geoblanket.blanket.processes import simulate_windows
+    from benchmarks.processes import simulate_windows
 
     length = setting.m + 2
     if setting.kind in FAMILIES:

@@ -39,7 +39,7 @@ def prepare_porto(out: Path) -> str:
 
 def prepare_city(out: Path) -> str:
     """Write the road graph of a synthetic city; return what it is."""
-    from geoblanket.city.model import make_city
+    from geoblanket.lab.city.model import make_city
 
     graph = make_city("medium").graph
     graph.save(out)

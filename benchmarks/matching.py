@@ -58,13 +58,14 @@ class Truth:
 def prepare(folder: Path) -> None:
     """Write the city's roads, traces and truth."""
     from geoblanket._tables import write_table
-    from geoblanket.city.gps import simulate
-    from geoblanket.city.model import make_city
+    from geoblanket.lab.city.fleet import make_schedule, walk_blocks
+    from geoblanket.lab.city.gps import regular_points
+    from geoblanket.lab.city.model import make_city
     from geoblanket.traces.table import TRACES_SCHEMA
 
     city = make_city("medium", seed=5)
     city.graph.save(folder / "roads")
-    blocks = list(simulate(city, trips=TRIPS, seed=6))
+    blocks = [regular_points(city, walks, seed=6) for walks in walk_blocks(city, make_schedule(TRIPS, seed=6))]
     names = ("trip", "lat", "lon", "true_lat", "true_lon", "edge_in", "edge_out", "jump")
     columns = {name: np.concatenate([getattr(block, name) for block in blocks]) for name in names}
     columns["time_us"] = np.concatenate([block.time_s for block in blocks]) * 1_000_000
@@ -193,11 +194,16 @@ def snap(folder: Path) -> tuple[float, dict[str, float]]:
 
 def whole_job(folder: Path, method: Any, workers: int) -> tuple[float, dict[str, float]]:
     """Read traces, match, resample and write walks; return points per second of all that."""
+    from geoblanket.mobility.map_matcher import MatchOptions
     from geoblanket.mobility.matching import match_traces
 
     start = time.perf_counter()
     summary = match_traces(
-        folder / "traces.parquet", folder / "roads", folder / "walks.parquet", method=method, workers=workers
+        folder / "traces.parquet",
+        folder / "roads",
+        folder / "walks.parquet",
+        options=MatchOptions(method=method),
+        workers=workers,
     )
     return summary.points / (time.perf_counter() - start), {"matched": summary.matched_share}
 

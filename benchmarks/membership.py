@@ -14,39 +14,45 @@ import argparse
 import tempfile
 import time
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
 from unittest.mock import patch
 
 import numpy as np
+import polars as pl
 
 from benchmarks._measure import show
 from geoblanket._arrays import Floats, Ints
+from geoblanket._tables import write_table
 from geoblanket._training import PrivatePart
-from geoblanket.city.model import make_city
-from geoblanket.learning.audit import (
+from geoblanket.lab.audit import (
     AddNoise,
     Audit,
     MembershipAttack,
     MembershipGame,
     VehicleTrips,
     attack,
-    write_canary,
 )
+from geoblanket.lab.city.model import make_city
+from geoblanket.learning.chain_cells import ChainCells
 from geoblanket.learning.estimating import NoisyCounts
 from geoblanket.learning.noise import BOUND, TrainingBudget
 from geoblanket.learning.private import with_noise
 from geoblanket.learning.unit_counts import UnitCounts
 from geoblanket.mobility.histories import count_histories
-from geoblanket.mobility.walks import scan_walks
+from geoblanket.mobility.walks import WALKS_SCHEMA, scan_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
 from geoblanket.tracking.learning import learn_motion, model_of_counts
+from geoblanket.tracking.motion_model import HOURS, LENGTH_BINS, MotionModel, length_bin, steps_of_bins
 from geoblanket.tracking.synthetic_walks import count_steps, draw_walks, drive
 
 DELTA = 1e-5
 SPACING_M = 700.0
 VEHICLES, TRIPS = 150, 1500
 CANARY = "canary"
+_SHORTEST, _LONGEST = 8, 64
+"""Steps of its trips."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +70,7 @@ class Town:
         road = learn_motion(graph, places, order=2)
         absent, present = folder / "absent.parquet", folder / "present.parquet"
         draw_walks(road, places, absent, trips=TRIPS, vehicles=VEHICLES)
-        write_canary(absent, present, road, vehicle=CANARY)
+        write_canary(absent, present, road)
         return cls(graph, places, absent, present)
 
     def game(self, epsilon: float, *, order: int) -> MembershipGame:
@@ -105,6 +111,55 @@ class Town:
                 found.append(trips.seen_in(model))
         present, absent = (np.array(found) for found in seen)
         return attack(present, absent, delta=DELTA, confidence=confidence)
+
+
+def write_canary(walks: Path, out: Path, road: MotionModel, *, trips: int = 20) -> None:
+    """Write walks with one more vehicle, which drives where others hardly do: who is found most easily.
+
+    It goes back and forth between the two neighbouring places between which others move least, in the hour in which
+    fewest trips start, for as long as fewest trips take.
+
+    """
+    frame, about = scan_walks(walks)
+    rows = frame.select("walk", "vehicle", "trip", "step", "time", "place").collect()
+    starts = rows.filter(pl.col("step") == 0)["time"]
+    hour = int(np.bincount(starts.dt.hour().to_numpy(), minlength=HOURS).argmin())
+    first = pl.lit(starts.min(), pl.Datetime("us", "UTC")).dt.truncate("1d") + timedelta(hours=hour)
+    steps = _rarest_length(rows)
+    trip, step = (values.ravel() for values in np.indices((trips, steps)))
+    canary = pl.DataFrame({"number": trip, "step": step, "place": np.array(_rarest_moves(rows, road))[step % 2]})
+    drawn = canary.select(
+        walk=pl.col("number") + rows["walk"].max() + 1,
+        vehicle=pl.lit(CANARY),
+        trip=pl.col("number") + pl.lit(rows["trip"].max()).fill_null(0) + 1,
+        step=pl.col("step"),
+        time=first + pl.duration(days="number") + pl.duration(seconds=pl.col("step") * about["interval_s"]),
+        place=pl.col("place"),
+        speed_m_s=pl.lit(None),
+    ).cast(WALKS_SCHEMA)  # type: ignore[arg-type]
+    write_table(pl.concat([frame, drawn.lazy()]), out, kind="walks", about=about)
+
+
+def _rarest_length(rows: pl.DataFrame) -> int:
+    """Return the length, in steps, of which there are fewest walks; neither short nor long."""
+    least, _ = steps_of_bins(np.arange(LENGTH_BINS))
+    walks = np.bincount(length_bin(rows.group_by("walk").len()["len"].to_numpy()), minlength=LENGTH_BINS)
+    usable = np.flatnonzero((least >= _SHORTEST) & (least <= _LONGEST))
+    return int(least[usable[walks[usable].argmin()]])
+
+
+def _rarest_moves(rows: pl.DataFrame, road: MotionModel) -> tuple[int, int]:
+    """Return two places between which the roads lead both ways and vehicles go least; of those, the least visited."""
+    cells = ChainCells(road)
+    place, step = (rows[name].to_numpy().astype(np.int64) for name in ("place", "step"))
+    move = np.where(step[1:] > 0, cells.move(place[:-1], place[1:]), -1)
+    often = np.bincount(move[move >= 0], minlength=cells.move_count)
+    visits = np.bincount(place, minlength=cells.places)
+    back = cells.move(cells.target, cells.source)
+    usable = np.flatnonzero((back >= 0) & (cells.source != cells.target))
+    source, target = cells.source[usable], cells.target[usable]
+    best = np.lexsort((visits[source] + visits[target], often[usable] + often[back[usable]]))[0]
+    return int(source[best]), int(target[best])
 
 
 def too_little_noise(factor: float) -> AddNoise:

@@ -17,7 +17,7 @@ import polars as pl
 
 from benchmarks._measure import machine, measure, show
 from geoblanket._arrays import Indices
-from geoblanket.roads.graph import RoadGraph
+from geoblanket.roads.graph import Edges, Nodes, RoadGraph
 
 SIDE = 45
 ZONES = 20
@@ -31,7 +31,7 @@ def make_town(folder: Path, steps: int) -> None:
     """Write roads, walks of so many steps, and a bundle, without any optimisation: only the speed matters here."""
     from geoblanket.build.rows import make_rows
     from geoblanket.mechanism import BundledMechanism, Mechanism, Problem, save_bundle
-    from geoblanket.mechanism.bundle.clock import Clock
+    from geoblanket.mechanism.bundle.header import Clock
     from geoblanket.mobility.histories import count_histories
     from geoblanket.roads.places import choose_places
     from geoblanket.roads.zones import partition_zones
@@ -99,14 +99,14 @@ def _grid() -> RoadGraph:
     other = np.concatenate([index[:, 1:].ravel(), index[1:].ravel()])
     row, column = np.divmod(np.arange(SIDE * SIDE), SIDE)
     return RoadGraph.from_edges(
-        node_ids=np.arange(SIDE * SIDE),
-        lat=41.0 + row * 2.25e-3,
-        lon=-8.6 + column * 3e-3,
-        sources=np.concatenate([one, other]),
-        targets=np.concatenate([other, one]),
-        length_m=np.full(2 * len(one), 250.0),
-        speed_m_s=np.full(2 * len(one), 10.0),
-        road_class=np.zeros(2 * len(one)),
+        Nodes(ids=np.arange(SIDE * SIDE), lat=41.0 + row * 2.25e-3, lon=-8.6 + column * 3e-3),
+        Edges(
+            sources=np.concatenate([one, other]),
+            targets=np.concatenate([other, one]),
+            length_m=np.full(2 * len(one), 250.0),
+            speed_m_s=np.full(2 * len(one), 10.0),
+            road_class=np.zeros(2 * len(one)),
+        ),
         length_model="given",
     )
 
@@ -132,9 +132,10 @@ def ours(folder: Path) -> tuple[float, float]:
 
 def plain_loop(folder: Path, steps: int) -> tuple[float, float]:
     """Return the seconds of a loop over steps: a dictionary from histories to rows, `choice` for each: not exact."""
-    from geoblanket.mechanism import load_bundle
+    from geoblanket.mechanism import ZoneBundle, load_bundle
 
     bundle = load_bundle(folder / "town.bundle")
+    assert isinstance(bundle, ZoneBundle)
     rng = np.random.default_rng(0)
     rules = [
         (one, {tuple(history): row for history, row in zip(one.histories.tolist(), one.history_rows, strict=True)})

@@ -25,9 +25,7 @@ UNITS = (64, 32)
 
 def prepare(path: Path) -> None:
     """Write a predictor for 24 hours, 24 speeds and 20 regions; drawn weights, of whose answers half are "reject"."""
-    from geoblanket.blanket.features import Encoding, PredictorInputs
-    from geoblanket.blanket.predictor import Network, Origin, Predictor
-    from geoblanket.blanket.predictor_file import save_predictor
+    from geoblanket.blanket.predictor import Encoding, Network, Origin, Predictor, PredictorInputs, save_predictor
 
     rng = np.random.default_rng(4)
     cells = np.indices((24, 24, REGIONS)).reshape(3, -1)
@@ -65,7 +63,7 @@ def microseconds(ask: Callable[[], object], answers: int) -> tuple[float, float]
 
 def table(path: Path) -> tuple[float, float]:
     """Time single look-ups in the table."""
-    from geoblanket.blanket.predictor_file import load_predictor
+    from geoblanket.blanket.predictor import load_predictor
 
     predictor, asked = load_predictor(path), questions()
     return microseconds(lambda: [predictor.length(**cell) for cell in asked], CALLS)  # type: ignore[arg-type]
@@ -73,7 +71,7 @@ def table(path: Path) -> tuple[float, float]:
 
 def table_at_once(path: Path) -> tuple[float, float]:
     """Time look-ups of 10,000 cells at once."""
-    from geoblanket.blanket.predictor_file import load_predictor
+    from geoblanket.blanket.predictor import load_predictor
 
     predictor, rng = load_predictor(path), np.random.default_rng(0)
     hour, region = rng.integers(0, 24, 10_000), rng.integers(0, REGIONS, 10_000)
@@ -83,7 +81,7 @@ def table_at_once(path: Path) -> tuple[float, float]:
 
 def network_one_order(path: Path) -> tuple[float, float]:
     """Time the network on one hypothesis: cells whose blanket is 1, where Algorithm 2 asks once."""
-    from geoblanket.blanket.predictor_file import load_predictor
+    from geoblanket.blanket.predictor import load_predictor
 
     predictor = load_predictor(path)
     asked = [cell for cell in questions() if predictor.length(**cell) == 1]  # type: ignore[arg-type]
@@ -92,7 +90,7 @@ def network_one_order(path: Path) -> tuple[float, float]:
 
 def network(path: Path) -> tuple[float, float]:
     """Time Algorithm 2 by the network on all cells."""
-    from geoblanket.blanket.predictor_file import load_predictor
+    from geoblanket.blanket.predictor import load_predictor
 
     predictor, asked = load_predictor(path), questions()
     return microseconds(lambda: [predictor.length_by_network(**cell) for cell in asked], CALLS)  # type: ignore[arg-type]
@@ -102,8 +100,7 @@ def scikit_learn(path: Path) -> tuple[float, float]:
     """Time scikit-learn's `predict_proba` with the same weights, on rows that are encoded already."""
     from sklearn.neural_network import MLPClassifier
 
-    from geoblanket.blanket.features import PredictorInputs
-    from geoblanket.blanket.predictor_file import load_predictor
+    from geoblanket.blanket.predictor import PredictorInputs, load_predictor
 
     predictor = load_predictor(path)
     cells = [(cell["hour"], 5 * (cell["speed_mph"] // 5), cell["region"], 1) for cell in questions()]
@@ -119,7 +116,7 @@ def scikit_learn(path: Path) -> tuple[float, float]:
 
 def load(path: Path) -> tuple[float, float]:
     """Time loading the file, every hash checked."""
-    from geoblanket.blanket.predictor_file import load_predictor
+    from geoblanket.blanket.predictor import load_predictor
 
     return microseconds(lambda: load_predictor(path), 1)
 

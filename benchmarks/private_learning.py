@@ -35,6 +35,7 @@ import numpy as np
 import polars as pl
 
 from benchmarks._measure import machine, measure, show
+from benchmarks.chains import mean_steps, of_order_1
 from benchmarks.tracking import LEAST_STEPS, Known, load, single, tracked
 from geoblanket import RoadGraph, choose_places
 from geoblanket._arrays import Floats, Ints
@@ -89,7 +90,7 @@ class Fleet:
 
     def errors(self, model: MotionModel) -> tuple[float, float]:
         """Return the errors of a model, tracked and single, km."""
-        alone = single(self.known, model.of_order_1(), self.lattice, self.cells)
+        alone = single(self.known, of_order_1(model), self.lattice, self.cells)
         return float(tracked(self.known, model, self.lattice, self.cells).mean()), float(alone.mean())
 
 
@@ -266,8 +267,8 @@ def learn_by_command(walks: str, roads: str, order: int) -> str:
     """Run `geoblanket learn`; return its command."""
     with tempfile.TemporaryDirectory() as folder:
         command = [
-            "geoblanket", "learn", "--walks", walks, "--roads", roads, "--epsilon-train", "1", "--order", str(order),
-            "--ledger", f"{folder}/spent.json", "--out", f"{folder}/model",
+            "geoblanket", "learn", "--walks", walks, "--roads", roads, "--epsilon-train", "1",
+            "--set", f"order={order}", "--set", f"ledger={folder}/spent.json", "--out", f"{folder}/model",
         ]  # fmt: skip
         subprocess.run([sys.executable, "-m", *command], check=True, capture_output=True)
     return " ".join(command[:2])
@@ -277,7 +278,7 @@ def speed(truth: MotionModel, places: Places, roads: str, folder: Path) -> None:
     """Print what learning from many steps takes."""
     walks = folder / "many.parquet"
     start = time.perf_counter()
-    drawn = draw_walks(truth, places, walks, trips=round(MANY_STEPS / truth.trips.mean_steps), vehicles=TAXIS)
+    drawn = draw_walks(truth, places, walks, trips=round(MANY_STEPS / mean_steps(truth.trips)), vehicles=TAXIS)
     print(f"{drawn.steps:,} steps drawn in {time.perf_counter() - start:.0f} s")
     taken = {order: measure(learn_by_command, str(walks), roads, order) for order in ORDERS}
     show(

@@ -199,7 +199,7 @@ def fenced(folder: Path) -> list[tuple[str, ...]]:
     for number in range(3):
         fences, _ = fences.with_place(41.87 + 0.03 * number, 12.45, radius_km=1, name=str(number))
     kinds = [
-        (make_lattice((41.9, 12.5), folder / f"{hold_m}.bundle", epsilon=4, radius_km=10, hold_m=hold_m), some)
+        (make_lattice((41.9, 12.5, 10), folder / f"{hold_m}.bundle", epsilon=4, hold_m=hold_m), some)
         for hold_m, some in ((0, NO_FENCES), (50, fences))
     ]
     plenty, made = Budget(1e8, 3600.0), count()
@@ -256,7 +256,7 @@ def main() -> None:
             make_town(folder, 300_000)
         hurry_clocks()
         bundle = load_bundle(path)
-        about = f"{len(bundle.places_e7):,} places, {path.stat().st_size / 1e6:.1f} MB ({machine()})"
+        about = f"{bundle.output_count:,} {bundle.output_kind}s, {path.stat().st_size / 1e6:.1f} MB ({machine()})"
         show(
             f"One vehicle, {about}",
             ("", "reports", "reports/s", "median µs", "mean CPU µs", "99 % within ms"),

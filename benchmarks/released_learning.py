@@ -19,13 +19,14 @@ import time
 from pathlib import Path
 
 from benchmarks._measure import machine, show
+from benchmarks.chains import mean_steps
 from benchmarks.private_learning import EPSILON_REPORT, Fleet, drawn_fleet, sample_fleet
 from geoblanket import RoadGraph
 from geoblanket.learning.from_released import learn_from_released
 from geoblanket.learning.noise import TrainingBudget
 from geoblanket.learning.private import learn_privately
 from geoblanket.mechanism.bundle.storage import load_bundle, save_lattice
-from geoblanket.release.lattice_bulk import perturb_walk_points
+from geoblanket.release.bulk import perturb_walk_points
 from geoblanket.tracking.learning import learn_motion
 from geoblanket.tracking.motion_model import MotionModel
 
@@ -75,7 +76,7 @@ def main(arguments: list[str]) -> None:
         for which in chosen:
             fleet = sample
             if which != "sample":
-                trips = round(int(which) / truth.trips.mean_steps)
+                trips = round(int(which) / mean_steps(truth.trips))
                 fleet = drawn_fleet("drawn", truth, sample.known, folder, vehicles=VEHICLES, trips=trips, habits=False)
             rows.append(row(fleet, roads, starts, folder))
         show(

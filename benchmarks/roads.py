@@ -67,8 +67,8 @@ def load_milliseconds(path: Path) -> float:
 
 def write_city(size: str, path: Path) -> None:
     """Write the streets of the synthetic city as OpenStreetMap PBF."""
-    from geoblanket.city.formats import write_osm
-    from geoblanket.city.model import make_city
+    from geoblanket.lab.city.folder import write_osm
+    from geoblanket.lab.city.model import make_city
 
     write_osm(make_city(size), path)
 

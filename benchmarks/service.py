@@ -16,6 +16,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -35,8 +36,8 @@ PLACES = 6000
 def make_bundle(path: Path) -> None:
     """Write a bundle of many places in one zone, with a row for each block of them."""
     from geoblanket.mechanism import BundledMechanism, Mechanism, Problem, save_bundle
-    from geoblanket.mechanism.bundle.clock import Clock
-    from geoblanket.mechanism.history_rule.row_distances import row_distance_mm
+    from geoblanket.mechanism.bundle.header import Clock
+    from geoblanket.mechanism.history_table import row_distance_mm
 
     side = int(np.ceil(np.sqrt(PLACES)))
     row, column = np.divmod(np.arange(PLACES), side)
@@ -63,19 +64,20 @@ def ours(ledger: str | None, folder: Path, ready: Connection) -> None:
     """Serve a bundle and reports, durably if there is a ledger."""
     from geoblanket.release.budget import Budget
     from geoblanket.release.device import Device
-    from geoblanket.service.app import create_app
-    from geoblanket.service.limits import LOOPBACK_NAMES, Limits
-    from geoblanket.service.report import ReportDesk
-    from geoblanket.service.server import listen, serve
-    from geoblanket.service.store import BundleStore
+    from geoblanket.serve.limits import LOOPBACK_NAMES, Limits
+    from geoblanket.serve.server import listen, make_server
+    from geoblanket.serve.service.app import create_app
+    from geoblanket.serve.service.bundles import BundleStore
+    from geoblanket.serve.service.report import ReportWorker
 
     store = BundleStore([folder / "town.bundle"])
     budget = Budget(epsilon=1e9, window_s=600) if ledger is None else None
-    desk = ReportDesk(lambda: Device.open(store.bundles[0].bundle, ledger=ledger, budget=budget, replay=True))
+    reports = ReportWorker(lambda: Device.open(store.bundles[0].bundle, ledger=ledger, budget=budget, replay=True))
     with listen("127.0.0.1", 0) as listener:
         port = listener.getsockname()[1]
-        app = create_app(store, desk=desk, hosts=LOOPBACK_NAMES)
-        serve(app, listener, limits=Limits(), on_ready=lambda: ready.send((port, store.bundles[0].sha256)))
+        app = create_app(store, reports=reports, hosts=LOOPBACK_NAMES)
+        on_ready = partial(ready.send, (port, store.bundles[0].sha256))
+        make_server(app, limits=Limits(), on_ready=on_ready).run(sockets=[listener])
 
 
 class Body(BaseModel):

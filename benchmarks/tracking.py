@@ -31,7 +31,7 @@ from geoblanket._geodesy import haversine_m
 from geoblanket._tables import write_table
 from geoblanket.blanket.discovery import discover
 from geoblanket.build.blanket_lengths import KnownLengths, read_found_blankets, regions_of_source
-from geoblanket.mechanism.bundle.storage import load_bundle, save_lattice
+from geoblanket.mechanism.bundle.storage import LatticeBundle, load_bundle, save_lattice
 from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.lattice.making import Area, spec_over
 from geoblanket.mobility.histories import count_histories
@@ -75,7 +75,7 @@ class Known:
 
 
 def load(roads: str, walks: str, trips: int | None = None) -> Known:
-    """Read a city, and hold vehicles out; of their trips, keep so many."""
+    """Read a city, and hold vehicles out; keep at most `trips` of their trips."""
     table, about = scan_walks(walks)
     graph = RoadGraph.load(roads)
     parts = split_walks(table, path=walks, part="held_out", split=SPLIT)
@@ -83,9 +83,8 @@ def load(roads: str, walks: str, trips: int | None = None) -> Known:
     unseen = rows["walk"].is_in(parts.walks[parts.chosen])
     long = rows.filter(unseen).filter(pl.len().over("walk") >= LEAST_STEPS).sort("walk", "step")
     if trips is not None:
-        long = long.filter(
-            pl.col("walk").is_in(long["walk"].unique(maintain_order=True).sample(trips, seed=0).implode())
-        )
+        there = long["walk"].unique(maintain_order=True)
+        long = long.filter(pl.col("walk").is_in(there.sample(min(trips, len(there)), seed=0).implode()))
     walk = long["walk"].to_numpy()
     return Known(
         graph,
@@ -233,7 +232,7 @@ def streamed(roads: str, walks: str | None, order: int, peer: bool) -> tuple[int
     with tempfile.TemporaryDirectory() as folder:
         save_lattice(Path(folder) / "bundle", spec, version=1, interval_s=model.interval_s)
         bundle = load_bundle(Path(folder) / "bundle")
-    assert bundle.lattice is not None
+    assert isinstance(bundle, LatticeBundle)
     state, outputs = rng.choice(len(model), STREAMED, p=model.usual / model.usual.sum(dtype=np.float64)), []
     for _ in range(STREAMED_SLOTS):
         outputs.append(bundle.lattice.draw_many(model.lat[model.present[state]], model.lon[model.present[state]]))

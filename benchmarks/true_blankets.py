@@ -11,11 +11,18 @@ from geoblanket._arrays import Floats, Indices, Octets
 from geoblanket._tables import reading_parquet, write_table
 from geoblanket._untrusted import check_parquet
 from geoblanket.blanket.findings import blanket_sizes
-from geoblanket.blanket.groups import Grouping, Regions, check_features, find_regions, find_samples
-from geoblanket.blanket.lagged_walks import LaggedWalks, load_walks
-from geoblanket.city.plan import DISTRICTS
-from geoblanket.city.routes import TICK_S
+from geoblanket.blanket.groups import (
+    Grouping,
+    LaggedWalks,
+    Regions,
+    check_features,
+    find_regions,
+    find_samples,
+    load_walks,
+)
 from geoblanket.errors import InputError, MismatchError
+from geoblanket.lab.city.moves import TICK_S
+from geoblanket.lab.city.plan import DISTRICTS
 from geoblanket.mobility.walks import WALKS_SCHEMA, scan_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import choose_places

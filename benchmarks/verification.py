@@ -56,7 +56,7 @@ def verified(rows: int, outputs: int) -> tuple[float, int, int]:
 
 def by_integers(rows: int, outputs: int) -> float:
     """Return the seconds of plain Python for all inequalities, from a slice of them."""
-    from geoblanket.mechanism.exponential_bounds import exp_lower
+    from geoblanket.mechanism.exponential_bounds import bounds_for
     from geoblanket.mechanism.repairer import repair
 
     problem, table = made(rows, outputs)
@@ -65,7 +65,7 @@ def by_integers(rows: int, outputs: int) -> float:
     start = time.perf_counter()
     for row, own in enumerate(weights):
         for other, others in enumerate(weights):
-            bound = exp_lower(problem.epsilon_micro, distance[row][other])
+            bound = bounds_for(problem.epsilon_micro).lower(distance[row][other])
             if any(weight << 96 > bound * other_weight for weight, other_weight in zip(own, others, strict=True)):
                 raise RuntimeError("the mechanism is not private")
             done += outputs

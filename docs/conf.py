@@ -75,7 +75,7 @@ copybutton_prompt_is_regexp = True
 
 html_theme = "furo"
 html_title = f"geoblanket {release}"
-html_logo = html_favicon = "../src/geoblanket/service/page/icon.svg"
+html_logo = html_favicon = "../src/geoblanket/serve/service/page/icon.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False

@@ -71,7 +71,7 @@ def a_trip(folder: Path) -> tuple[str, list[tuple[float, float]]]:
     where, path = "Porto, the real one", PORTO
     if not path.is_file():
         where, path = "the synthetic city", folder / "city" / "porto.csv"
-        geoblanket("city", "--out", folder / "city", "--trips", "50", "--formats", "porto")
+        geoblanket("city", "--out", folder / "city", "--trips", "50")
     data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     trips = (json.loads(row["POLYLINE"]) for row in csv.DictReader(data.decode().splitlines()))
     line = next(points for points in trips if len(points) >= POINTS)
@@ -137,7 +137,7 @@ def main(folder: Path) -> None:
         return
     where, points = a_trip(folder)
     center = f"{points[0][0]},{points[0][1]}"
-    geoblanket("lattice", "--center", center, "--radius-km", "8", "--epsilon", "2", "--out", folder / "city.bundle")
+    geoblanket("lattice", "--center", f"{center},8", "--epsilon", "2", "--out", folder / "city.bundle")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = int(listener.getsockname()[1])
     (folder / "mosquitto.conf").write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\n")

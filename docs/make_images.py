@@ -1,4 +1,4 @@
-"""Make the pictures of the documentation anew: `.venv/bin/python docs/make_images.py`."""
+"""Make the pictures of the tour anew, by its own commands: `.venv/bin/python docs/make_images.py`."""
 
 from __future__ import annotations
 
@@ -10,12 +10,17 @@ from tempfile import TemporaryDirectory
 from PIL import Image
 
 IMAGES = Path(__file__).parent / "images"
+COMMANDS = (
+    "city --out city --trips 1000 --picture city.png",
+    "roads import city/roads.osm.pbf --out city.roads",
+    "roads zones city.roads --spacing 150 --max-places 60 --picture zones.png",
+)
+
 
 if __name__ == "__main__":
-    IMAGES.mkdir(exist_ok=True)
     with TemporaryDirectory() as folder:
-        command = [str(Path(sys.executable).with_name("geoblanket")), "demo", "--out", folder]
-        subprocess.run(command, check=True)
+        for command in COMMANDS:
+            subprocess.run([Path(sys.executable).with_name("geoblanket"), *command.split()], check=True, cwd=folder)
         for path in sorted(Path(folder).glob("*.png")):
             picture = Image.open(path).convert("RGB")
             picture.thumbnail((1000, 1000), Image.Resampling.LANCZOS)

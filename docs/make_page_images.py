@@ -21,6 +21,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 IMAGES = Path(__file__).parent / "images"
 COMMAND = str(Path(sys.executable).with_name("geoblanket"))
 FLAGS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--disable-background-networking"]
+LATTICE = 3
+"""Which of the bundles in the list is shown: a lattice of a larger ε."""
 
 
 @contextmanager
@@ -30,14 +32,15 @@ def demonstrated() -> Iterator[Path]:
         yield Path(sys.argv[1])
         return
     with TemporaryDirectory() as name:
-        subprocess.run([COMMAND, "demo", "--out", name], check=True, stdout=subprocess.DEVNULL)
+        command = [sys.executable, str(Path(__file__).with_name("demo.py")), name]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         yield Path(name)
 
 
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
     """Serve its bundles, and yield the address of the page."""
-    city = {"--roads": "city.roads", "--walks": "walks-250.parquet", "--plan": "plan.json"}
+    city = {"--roads": "city.roads", "--walks": "walks-250.parquet"}
     options = [str(word) for option, name in city.items() for word in (option, folder / name)]
     bundles = [str(path) for path in sorted(folder.glob("bundles/*.bundle"))]
     arguments = [COMMAND, "serve", *bundles, *options, "--port", "0"]
@@ -74,22 +77,17 @@ def take_pictures(browser: Browser, address: str) -> None:
     """Take the pictures that the documentation shows."""
     save(opened(browser, address, "start"), "page-start.png")
     page = opened(browser, address, "explore")
-    page.locator("#epsilon-a").fill("3")
+    page.locator("#bundle").select_option(index=LATTICE)
     save(page, "page-explore.png")
-    page = opened(browser, address, "compare", dark=True)
-    page.locator("#epsilon-a").fill("3")
-    page.locator("#kind-b").select_option("zones")
-    save(page, "page-compare.png")
-    page = opened(browser, address, "home")
-    page.locator("#epsilon-a").fill("3")
+    page = opened(browser, address, "home", dark=True)
+    page.locator("#bundle").select_option(index=LATTICE)
     page.locator("#home-chart svg").wait_for()
     save(page, "page-home.png")
     page = opened(browser, address, "replay")
-    page.locator("#epsilon-a").fill("3")
-    page.locator("#kind-a").select_option("zones")
-    page.locator("#chart svg").wait_for()
-    page.locator("#step").fill("24")
-    page.locator("#chart").scroll_into_view_if_needed()
+    page.locator("#bundle").select_option(index=LATTICE)
+    page.locator("#way-chart svg").wait_for()
+    page.locator("#way-step").fill("24")
+    page.locator("#way-chart").scroll_into_view_if_needed()
     save(page, "page-replay.png")
 
 

@@ -1,4 +1,4 @@
-"""Renew docs/results-tracked.md and docs/results-tables.md: `.venv/bin/python docs/make_results.py FOLDER`.
+"""Renew the tables of results in docs/tables: `.venv/bin/python docs/make_results.py FOLDER`.
 
 FOLDER holds the results of `geoblanket evaluate paper --data ../shared/data --out FOLDER`; without results there, that
 command is run first, and goes on where it was interrupted. With results of the experiment `tracked` alone, only the
@@ -17,31 +17,15 @@ from typing import Any
 
 from PIL import Image
 
-from geoblanket.evaluate.experiment import shipped_experiments
-from geoblanket.evaluate.measures.catalogue import Measure
-from geoblanket.evaluate.report.comparison import Comparison
-from geoblanket.evaluate.report.figures import SWEEPS, caption, sweep_name
-from geoblanket.evaluate.report.tables import (
-    Table,
-    efficiency_table,
-    gain_table,
-    hour_table,
-    loss_table,
-    privacy_table,
-    sweep_table,
-    tracked_table,
-)
-from geoblanket.evaluate.report.writing import (
-    SOUND,
-    answers,
-    compared_with,
-    write_report,
-)
-from geoblanket.evaluate.results import read_results
-from geoblanket.evaluate.sanity import CHECK_NAMES, check_results
-from geoblanket.evaluate.settings import Varied
-from geoblanket.study.comparison import WHY_NOT_ALIKE, paper_chapter, paper_claims, read_training
-from geoblanket.study.paper import CLAIM_COLUMNS, CLAIMS_HEADING
+from geoblanket.lab.evaluate.experiment import shipped_experiments
+from geoblanket.lab.evaluate.figures import caption
+from geoblanket.lab.evaluate.panels import Comparison
+from geoblanket.lab.evaluate.report import SOUND, TRACKED, Block, Picture, answers, sections, write_report
+from geoblanket.lab.evaluate.results import read_results
+from geoblanket.lab.evaluate.sanity import CHECK_NAMES, check_results
+from geoblanket.lab.evaluate.tables import Table
+from geoblanket.lab.study.paper import CLAIM_COLUMNS, CLAIMS_HEADING
+from geoblanket.lab.study.paper_chapter import paper_chapter, paper_claims, read_training
 
 DOCS = Path(__file__).parent
 DATA = DOCS.parents[1] / "shared" / "data"
@@ -65,11 +49,6 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return a table as Markdown."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
-
-
-def captioned(made: Table) -> str:
-    """Return a table of the report as Markdown, below its caption."""
-    return f"{made.caption}\n\n{table(made.header, made.rows)}"
 
 
 def bullets(sentences: Sequence[str]) -> str:
@@ -97,22 +76,9 @@ class Results:
     def tracked(self) -> Iterator[str]:
         """Yield the parts of the page of tracked vehicles in their order."""
         yield from self._answers(slice(1))
-        yield "## In zones, which are disclosed\n"
-        for panel in self.comparison.main:
-            equal_cost = self.comparison.equal_cost(panel.city)
-            yield captioned(tracked_table(panel))
-            if equal_cost is not None and equal_cost.has(Measure.TRACKED_ERROR):
-                yield captioned(tracked_table(equal_cost, equal_cost=True))
-        yield "## The whole city, no zone disclosed\n"
-        for panel in self.comparison.whole_city:
-            if panel.has(Measure.TRACKED_ERROR):
-                yield captioned(tracked_table(panel))
-        yield "## The same budget for an hour\n"
-        for hours in self.comparison.hours:
-            yield captioned(hour_table(hours))
+        yield from self._sections(tracked=True)
         yield f"## {SOUND}\n"
-        broken = {violation.check for violation in check_results(self.results)}
-        yield (self._sanity() if broken else f"All {len(CHECK_NAMES)} checks hold: {'; '.join(CHECK_NAMES)}.\n")
+        yield self._sanity()
         yield self._run()
         if self.about["notes"]:
             yield f"Notes on single methods:\n\n{bullets(self.about['notes'])}"
@@ -126,58 +92,39 @@ class Results:
                 f"city's zones, and these are missing: {', '.join(self.missing)}.\n"
             )
         yield from self._answers(slice(1, None))
-        yield "## Loss against ε\n"
-        yield from self.figures("loss", "gain", "loss-in-use")
-        for panel in self.comparison.main:
-            yield captioned(loss_table(panel))
-            if (pair := self.comparison.pair(panel)) is not None:
-                yield captioned(gain_table(panel, pair[0], compared_with(panel.methods, pair[0])))
-        yield from self.figures("one-destination", "case-ii")
-        yield "## Leakage and attackers\n"
-        yield from self.figures("leakage", "inference", "context-inference")
-        for panel in self.comparison.main:
-            yield captioned(privacy_table(panel))
-        yield "## Reports in a row\n"
-        yield from self.figures("tracking", sweep_name(Varied.REPORTS))
-        yield "## Utility against privacy\n"
-        yield from self.figures("pareto", "equal-cost")
-        yield "## What else matters\n"
-        yield from self._sweeps()
-        yield "## Time, memory and size\n"
-        yield from self.figures("build-time")
-        for panel in self.comparison.main:
-            yield captioned(efficiency_table(panel))
+        yield from self._sections(tracked=False)
         yield f"## {CLAIMS_HEADING}\n"
-        yield f"{WHY_NOT_ALIKE}\n"
         yield from self._paper()
         yield f"## {SOUND}\n"
         yield self._sanity()
         yield "## What was run\n"
         yield self._run()
 
-    def figures(self, *names: str) -> Iterator[str]:
-        """Yield figures as Markdown, as far as the report has them, and copy them to the documentation."""
-        for name in names:
-            picture = self.report / f"{name}.png"
-            if picture.exists():
+    def _sections(self, *, tracked: bool) -> Iterator[str]:
+        """Yield those sections of the report that are about tracked vehicles, or the others."""
+        for heading, blocks in sections(self.results, self.comparison):
+            if (heading == TRACKED) == tracked:
+                yield f"## {heading}\n"
+                yield from map(self._block, blocks)
+
+    def _block(self, block: Block) -> str:
+        """Return a part of the report as Markdown; a figure that was drawn is copied to the documentation."""
+        match block:
+            case Table(city, header, rows, words):
+                return f"{city.title()}: {words}\n\n{table(header, rows)}"
+            case Picture(name):
+                picture = self.report / f"{name}.png"
+                if not picture.exists():
+                    return ""
                 shrink(picture, DOCS / "images" / f"results-{name}.png")
-                yield f"![{caption(name)}](images/results-{name}.png)\n\n*{caption(name)}*\n"
+                return f"![{caption(name)}](images/results-{name}.png)\n\n*{caption(name)}*\n"
+            case _:
+                return f"{block}\n"
 
     def _answers(self, questions: slice) -> Iterator[str]:
         for question, cities in [*answers(self.results, self.about).items()][questions]:
             yield f"## {question}\n"
-            yield bullets([f"**{city.title()}**: {line}" for city, lines in cities.items() for line in lines])
-
-    def _sweeps(self) -> Iterator[str]:
-        for along, name in SWEEPS.items():
-            panels = self.comparison.sweep(along)
-            if along == Varied.REPORTS or not panels:
-                continue
-            yield f"### {name[0].upper()}{name[1:]}\n"
-            yield from self.figures(sweep_name(along))
-            for panel in panels:
-                if (pair := self.comparison.pair(panel)) is not None:
-                    yield captioned(sweep_table(panel, name, pair))
+            yield bullets([f"**{city.title()}**: {line}" for city, line in cities.items()])
 
     def _paper(self) -> Iterator[str]:
         claims = paper_claims(self.comparison, self.training)
@@ -209,21 +156,21 @@ def main(folder: Path) -> None:
     """Run the evaluation, if it was not, and renew the pages and their figures."""
     if not (folder / "results.parquet").exists():
         geoblanket = Path(sys.executable).with_name("geoblanket")
-        words = ["evaluate", "paper", "--data", DATA, "--out", folder, "--no-report"]
+        words = ["evaluate", "paper", "--data", DATA, "--out", folder, "--set", "report=false"]
         resume = ["--resume"] if (folder / "unfinished").exists() else []
         subprocess.run([str(word) for word in (geoblanket, *words, *resume)], check=True)
     results = Results(folder)
-    renew("results-tracked.md", results.tracked())
+    renew("tracked-vehicles.md", results.tracked())
     if results.has_tables:
-        renew("results-tables.md", results.tables())
+        renew("single-reports.md", results.tables())
 
 
 def renew(name: str, parts: Iterator[str]) -> None:
     """Replace what was made of a page before."""
-    page = DOCS / name
+    page = DOCS / "tables" / name
     before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
-    made = "\n".join(parts)
+    made = "\n".join(parts).replace("](images/", "](../images/")  # the page lies beside that folder
     page.write_text(f"{before}{BEGIN}\n\n{made}\n{END}{after}", encoding="utf-8")
 
 

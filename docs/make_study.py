@@ -1,4 +1,4 @@
-"""Run the study on the Porto and Rome samples and renew docs/study.md: `.venv/bin/python docs/make_study.py [FOLDER]`.
+"""Run the study on Porto and Rome and renew docs/tables/blankets.md: `.venv/bin/python docs/make_study.py [FOLDER]`.
 
 The data lie in ../shared/data, beside the project. Everything is kept in FOLDER, if one is given, and an interrupted
 run goes on there; only figures and numbers about groups of 200 samples or more come into the documentation, no traces.
@@ -20,7 +20,7 @@ from geoblanket import __version__
 
 DOCS = Path(__file__).parent
 DATA = DOCS.parents[1] / "shared" / "data"
-FIGURES = ("p-by-region", "p-by-speed", "p-by-hour", "rejections", "p-by-size", "correlations", "density")
+FIGURES = ("p-by-region", "p-by-speed", "p-by-hour", "rejections", "correlations")
 
 
 class Sample(NamedTuple):
@@ -54,10 +54,9 @@ def run(city: str, folder: Path) -> dict[str, Any]:
     geoblanket("roads", "import", *(data / name for name in sample.roads), "--out", roads)
     geoblanket("traces", "import", *sample.options, data / sample.traces, "--out", traces)
     geoblanket("match", "--traces", traces, "--roads", roads, "--interval", 30, "--out", walks)
-    words = ("--walks", walks, "--roads", roads, "--traces", traces, "--regions", city, "--out", folder / city)
-    result: dict[str, Any] = json.loads(
-        geoblanket("blanket", "study", *words, "--title", f"Markov blankets: the {city.title()} sample", "--json")
-    )
+    words = ("--walks", walks, "--roads", roads, "--set", f"traces={traces}", "--regions", city, "--out", folder / city)
+    geoblanket("blanket", "study", *words, "--set", f"title=Markov blankets: the {city.title()} sample")
+    result: dict[str, Any] = json.loads((folder / city / "study.json").read_text(encoding="utf-8"))
     return result
 
 
@@ -72,12 +71,17 @@ def shrink(picture: Path, target: Path) -> None:
 def section(study: dict[str, Any]) -> str:
     """Return the sentences and the table of claims of one city, as Markdown."""
     sentences = "\n".join(f"- {sentence}" for sentence in study["summary"])
-    rows = "\n".join(
-        "| " + " | ".join(claim[key].replace("|", "\\|") for key in ("paper", "measured", "verdict")) + " |"
-        for claim in study["claims"]
-    )
+    rows = "\n".join(f"| {' | '.join(cells(claim))} |" for claim in study["claims"])
     made = f"Made with geoblanket {__version__}: `docs/make_study.py`."
-    return f"{made}\n\n{sentences}\n\n| the paper says | we measured | the data say |\n|---|---|---|\n{rows}\n"
+    header = "| claim | the paper | ours | 95 % interval | verdict |\n|---|---|---|---|---|"
+    return f"{made}\n\n{sentences}\n\n{header}\n{rows}\n"
+
+
+def cells(claim: dict[str, Any]) -> tuple[str, ...]:
+    """Return what the page shows of a claim."""
+    ours = "–" if claim["measured"] is None else f"{claim['measured']:.3g}"
+    interval = "–" if claim["interval"] is None else "{:.3g} to {:.3g}".format(*claim["interval"])
+    return claim["topic"].replace("|", "\\|"), claim["paper"], ours, interval, claim["verdict"]
 
 
 def renew(page: Path, studies: dict[str, dict[str, Any]]) -> None:
@@ -100,7 +104,7 @@ def main(folder: Path) -> None:
             picture = folder / city / f"{name}.png"
             if picture.exists():
                 shrink(picture, DOCS / "images" / f"study-{city}-{name}.png")
-    renew(DOCS / "study.md", studies)
+    renew(DOCS / "tables" / "blankets.md", studies)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from PIL import Image
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
-from geoblanket import Bundle, Fence, RoadGraph, import_roads, make_lattice
+from geoblanket import Fence, LatticeBundle, RoadGraph, import_roads, make_lattice
 from geoblanket._geodesy import EARTH_RADIUS_M, haversine_m
 from geoblanket._picture import new_figure, save_figure
 from geoblanket.cli.main import app
@@ -119,11 +119,9 @@ def draw_trip(axes: Axes, graph: RoadGraph, folder: Path, way: pl.DataFrame) -> 
     axes.plot(way["lon"][-1], way["lat"][-1], "o", color=TRUE, markersize=8, markeredgecolor="white", zorder=7)
 
 
-def draw_home(axes: Axes, graph: RoadGraph, bundle: Bundle, lat: float, lon: float) -> None:
+def draw_home(axes: Axes, graph: RoadGraph, bundle: LatticeBundle, lat: float, lon: float) -> None:
     """Draw a report a night from a home, with a fence and without, and the average of each."""
     lattice = bundle.lattice
-    if lattice is None:
-        raise ValueError("a home is drawn by a lattice")
     frame(axes, graph, lat, lon, width_km=HOME_KM, title=f"At home: {NIGHTS} nights, and their average")
     distance_m = 0.0
     while not USUAL_M[0] < distance_m < USUAL_M[1]:

@@ -30,7 +30,17 @@ WRONG: dict[str, Any] = {
     "a mapping": {SECRET: SECRET},
 }
 RESULTS = {
-    *("Audit", "BuildRecord", "Bundle", "CIResult", "Certificate", "Composition", "Discovery", "DrawnWalks"),
+    *(
+        "Audit",
+        "BuildRecord",
+        "LatticeBundle",
+        "ZoneBundle",
+        "CIResult",
+        "Certificate",
+        "Composition",
+        "Discovery",
+        "DrawnWalks",
+    ),
     *("Evaluation", "Event", "FleetReports", "Inference", "LatticeSummary", "Leakage", "OptimiseResult"),
     *(
         "PerturbSummary",

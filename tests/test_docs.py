@@ -20,6 +20,7 @@ import importlib.util
 import io
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -31,15 +32,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import geoblanket
 import geoblanket.build
-import geoblanket.evaluate
+import geoblanket.lab.evaluate
 import geoblanket.learning
 import geoblanket.mechanism
 import geoblanket.planning
 import geoblanket.release
 import geoblanket.tracking
+from geoblanket.cli.main import app
 from tests.test_html import IN_NOTEBOOKS, is_small_page
 from tests.test_repr import is_short, made_by_hand, public_classes
 
@@ -53,6 +56,10 @@ ABSOLUTE = re.compile(
     rf"(?:{REPOSITORY}/(?:blob|tree)|{REPOSITORY.replace('github.com', 'raw.githubusercontent.com')})/main/(.+)"
 )
 """Files of the repository in links of the README, which the package index shows too."""
+PROGRAMS = Path(sys.executable).parent
+TOGETHER = " 2>&1"
+IN_THIS_PROCESS = re.compile(rf"geoblanket [^|<>&;$`*]*({TOGETHER})?")
+"""Commands that need no shell."""
 LOOSE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -104,17 +111,37 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Callable[[tuple[str, ...]
     return folder_after
 
 
-def run_console(parts: Iterable[str], folder: Path, *, programs: Path = Path(sys.executable).parent) -> None:
-    environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "COLUMNS": "100"}
+def run_console(parts: Iterable[str], folder: Path, *, programs: Path | None = None) -> None:
+    """Run commands and compare what they print; with `programs`, all by the shell and with the programs there."""
     for part in parts:
         command, _, expected = part.partition("\n")
-        done = subprocess.run(  # noqa: S602
-            command, shell=True, cwd=folder, env=environment, capture_output=True, text=True, check=False
+        if programs is None and IN_THIS_PROCESS.fullmatch(command):
+            code, printed, error = _run_here(command, folder)
+        else:
+            code, printed, error = _run_by_shell(command, folder, programs or PROGRAMS)
+        assert code == 0, f"$ {command}\n{printed}{error}"
+        assert not expected.strip() or doctest.OutputChecker().check_output(expected, printed, LOOSE), (
+            f"$ {command}\nprinted\n{printed}\nbut the page shows\n{expected}"
         )
-        assert done.returncode == 0, f"$ {command}\n{done.stdout}{done.stderr}"
-        assert not expected.strip() or doctest.OutputChecker().check_output(expected, done.stdout, LOOSE), (
-            f"$ {command}\nprinted\n{done.stdout}\nbut the page shows\n{expected}"
-        )
+
+
+def _run_here(command: str, folder: Path) -> tuple[int, str, str]:
+    """Run a command of geoblanket in this process, which need not start Python and import everything again."""
+    words, together = shlex.split(command.removesuffix(TOGETHER)), command.endswith(TOGETHER)
+    with contextlib.chdir(folder):
+        done = CliRunner().invoke(app, words[1:], env=_environment(PROGRAMS))
+    return done.exit_code, done.output if together else done.stdout, f"{done.stderr}{done.exception or ''}"
+
+
+def _run_by_shell(command: str, folder: Path, programs: Path) -> tuple[int, str, str]:
+    done = subprocess.run(  # noqa: S602
+        command, shell=True, cwd=folder, env=_environment(programs), capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def _environment(programs: Path) -> dict[str, str]:
+    return {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}", "COLUMNS": "100"}
 
 
 def run_python(block: str, namespace: dict[str, object], folder: Path) -> None:
@@ -170,13 +197,14 @@ def test_the_readme_is_whole_wherever_it_is_shown_and_short() -> None:
     assert [target for target in targets if not ABSOLUTE.match(target)] == []
     assert len(text.split()) <= 900
     assert len((ROOT / "docs/results.md").read_text().split()) <= 2500
+    assert sum(len(page.read_text().split()) for page in (ROOT / "docs").glob("*.md")) <= 33_500
 
 
 LAST_CHANGE = {
     "results.md": "0.3.0",  # where rows go, the most probable place
-    "results-tables.md": "0.3.0",
-    "results-tracked.md": "0.3.0",
-    "study.md": "0.2.0",  # the default test of conditional independence
+    "tables/single-reports.md": "0.3.0",
+    "tables/tracked-vehicles.md": "0.3.0",
+    "tables/blankets.md": "0.2.0",  # the default test of conditional independence
 }
 """The version in which what a page measures was changed last; kept by hand."""
 MADE_WITH = re.compile(r"Made with geoblanket (\d+)\.(\d+)\.(\d+): `[^`]+`")
@@ -195,8 +223,10 @@ def is_made_anew_or_says_what_is_wrong(text: str, last_change: str) -> bool:
 
 
 def test_pages_of_figures_are_made_anew_or_say_what_is_wrong_with_them() -> None:
-    made = {page.name for page in PAGES if re.search(r"^<!-- .*made by make_", page.read_text(), re.MULTILINE)}
-    assert made == LAST_CHANGE.keys() - {"results.md"}  # which is written by hand from two of them
+    tables = (ROOT / "docs").glob("tables/*.md")
+    made = {page for page in tables if re.search(r"^<!-- .*made by make_", page.read_text(), re.MULTILINE)}
+    written_by_hand = {"results.md"}
+    assert made == {ROOT / "docs" / name for name in LAST_CHANGE.keys() - written_by_hand}
     for name, last_change in LAST_CHANGE.items():
         assert is_made_anew_or_says_what_is_wrong((ROOT / "docs" / name).read_text(), last_change), name
     fresh = "Made with geoblanket 0.3.0: `make it`."
@@ -232,7 +262,7 @@ PUBLIC: dict[str, Any] = {
         geoblanket.tracking,
         geoblanket.learning,
         geoblanket.planning,
-        geoblanket.evaluate,
+        geoblanket.lab.evaluate,
     )
     for name in module.__all__
     if callable(getattr(module, name))
@@ -256,8 +286,6 @@ MAKERS = (
 )
 """Names whose examples make what other examples use, in this order."""
 WITHOUT_EXAMPLE = {
-    # The example of `audit_learning` makes one.
-    "Audit",
     # Errors of a machine without a package or without randomness.
     "MissingExtraError",
     "RandomnessError",
@@ -267,7 +295,7 @@ WITHOUT_EXAMPLE = {
     "LatticeSummary",
     "perturb_points",
     "perturb_walk_points",
-    # An experiment takes too long here; docs/evaluate.md runs one and shows all of these.
+    # An experiment takes too long here; docs/evaluate.md runs one.
     "Evaluation",
     "Violation",
     "answers",
@@ -282,7 +310,7 @@ def run_examples(name: str, namespace: dict[str, Any]) -> dict[str, Any]:
     (examples,) = doctest.DocTestFinder(recurse=False).find(PUBLIC[name], name, module=False, globs=namespace)
     assert bool(examples.examples) != (name in WITHOUT_EXAMPLE), f"{name} has {len(examples.examples)} example(s)"
     failures = io.StringIO()
-    doctest.DocTestRunner(optionflags=LOOSE).run(examples, out=failures.write, clear_globs=False)
+    doctest.DocTestRunner(verbose=False, optionflags=LOOSE).run(examples, out=failures.write, clear_globs=False)
     assert not failures.getvalue(), failures.getvalue()
     return examples.globs
 

@@ -18,6 +18,7 @@ from geoblanket import (
     InputError,
     MismatchError,
     ParameterError,
+    Reading,
     TrainingBudget,
     TrainingLedger,
     Walks,
@@ -155,7 +156,7 @@ def test_reports_that_the_bundle_cannot_have_made_are_refused(
 ) -> None:
     perturb_walks(walks, roads, tmp_path / "released.parquet", bundle=bundle)
     frame = pl.read_parquet(tmp_path / "released.parquet")
-    with pytest.raises(MismatchError, match="lie elsewhere"):
+    with pytest.raises(MismatchError, match="do not lie at places or cells"):
         track_table(frame.with_columns(pl.col("lat") + 1e-4), tmp_path / "b.parquet", bundle=bundle)
     with pytest.raises(InputError, match="data frame: report 1 of the table has a place that the bundle does not have"):
         track_table(frame.with_columns(place=10**6), tmp_path / "b.parquet", bundle=bundle)
@@ -168,9 +169,9 @@ def test_a_frame_is_imported_as_its_file(kind: str, traces: Path, tmp_path: Path
     table = pl.read_parquet(traces).rename({"vehicle": "taxi", "lat": "y"})
     table.write_parquet(tmp_path / "own.parquet")
     columns = {"vehicle": "taxi", "lat": "y"}
-    expected = import_traces(tmp_path / "own.parquet", tmp_path / "a.parquet", columns=columns)
+    expected = import_traces(tmp_path / "own.parquet", tmp_path / "a.parquet", reading=Reading(columns=columns))
     frame = FRAMES[kind](table)
-    summary = import_traces(frame, tmp_path / "b.parquet", columns=columns)
+    summary = import_traces(frame, tmp_path / "b.parquet", reading=Reading(columns=columns))
     assert summary.to_json() == expected.to_json()
     assert pl.read_parquet(tmp_path / "b.parquet").equals(pl.read_parquet(tmp_path / "a.parquet"))
     assert summary.files == [Path("data frame")]
@@ -190,7 +191,7 @@ def test_times_of_pandas_without_a_zone_need_one(tmp_path: Path) -> None:
     frame = pd.DataFrame({"vehicle": "a", "time": local, "lat": 41.15794, "lon": [-8.61, -8.611, -8.612]})
     with pytest.raises(InputError, match="data frame: the times have no UTC offset"):
         import_traces(frame, tmp_path / "a.parquet")
-    import_traces(frame, tmp_path / "a.parquet", time_zone="Europe/Rome")
+    import_traces(frame, tmp_path / "a.parquet", reading=Reading(time_zone="Europe/Rome"))
     assert pl.read_parquet(tmp_path / "a.parquet")["time"][0] == datetime(2024, 7, 1, 10, tzinfo=UTC)
 
 
@@ -248,7 +249,7 @@ WRONG_TRACES = {
     "must hold times with a time zone": lambda frame: frame.with_columns(pl.col("time").dt.replace_time_zone(None)),
     "must hold times. Got Int64": lambda frame: frame.with_columns(pl.col("time").to_physical()),
     "column 'vehicle' must hold names": lambda frame: frame.with_columns(vehicle=pl.lit(41.15794)),
-    "some trips are of several vehicles": lambda frame: frame.with_columns(trip=pl.lit(0)),
+    "some trips have several vehicles": lambda frame: frame.with_columns(trip=pl.lit(0)),
     "Some columns are named by values": lambda frame: frame.rename({"lat": SECRET}),
     "cannot be computed": lambda frame: frame.lazy().with_columns(trip=pl.lit(SECRET).cast(pl.Int64)),
     "has points without a vehicle, a trip, a time or a place on Earth": lambda frame: frame.with_columns(
@@ -307,12 +308,12 @@ def test_walks_between_other_places_are_refused(walks: Path) -> None:
 
 
 def test_learning_with_privacy_from_a_frame_names_its_ledger(walks: Path, tmp_path: Path, temporary: Path) -> None:
-    budget = TrainingBudget.of(1, 1e-6)
+    budget = TrainingBudget.of(1, 1e-6, unit="trip")
     with pytest.raises(ParameterError, match="have no ledger beside them"):
-        learn_privately(GRAPH, PLACES, walks_of(walks), budget=budget, unit="trip", order=1)
+        learn_privately(GRAPH, PLACES, walks_of(walks), budget=budget, order=1)
     ledger = TrainingLedger(tmp_path / "spent.json")
-    learn_privately(GRAPH, PLACES, walks_of(walks), budget=budget, unit="trip", order=1, ledger=ledger)
-    model = learn_privately(GRAPH, PLACES, walks_of(walks), budget=budget, unit="trip", order=1, ledger=ledger)
+    learn_privately(GRAPH, PLACES, walks_of(walks), budget=budget, order=1, ledger=ledger)
+    model = learn_privately(GRAPH, PLACES, walks_of(walks), budget=budget, order=1, ledger=ledger)
     assert model.training.promise is not None
     assert model.training.promise.rho_before == pytest.approx(budget.rho)
     assert not list(temporary.iterdir())

@@ -12,11 +12,11 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from geoblanket import (
-    Bundle,
     Certificate,
     City,
     Device,
     Fleet,
+    LatticeBundle,
     Ledger,
     Mechanism,
     MotionModel,
@@ -25,13 +25,14 @@ from geoblanket import (
     Plan,
     RoadGraph,
     Tracker,
+    ZoneBundle,
     Zones,
 )
 from geoblanket._display import card
 
 IN_NOTEBOOKS: set[type] = {
-    Bundle, Certificate, City, Device, Fleet, Ledger, Mechanism, MotionModel, OptimiseResult, Places, Plan, RoadGraph,
-    Tracker, Zones,
+    Certificate, City, Device, Fleet, LatticeBundle, Ledger, Mechanism, MotionModel, OptimiseResult, Places, Plan,
+    RoadGraph, Tracker, ZoneBundle, Zones,
 }  # fmt: skip
 """Classes whose objects show a table, and some of them a picture."""
 

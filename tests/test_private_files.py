@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from geoblanket._unfinished import Journal, PartStore
-from geoblanket.city.folder import write_city
-from geoblanket.city.model import make_city
+from geoblanket.lab.city.folder import write_city
+from geoblanket.lab.city.model import make_city
 from geoblanket.mobility.matching import match_traces
 from geoblanket.release import Budget, Device, Ledger
 from geoblanket.roads.importer import import_roads

@@ -16,8 +16,8 @@ import polars as pl
 
 from geoblanket import TrainingBudget, Trust
 from geoblanket._display import between, counted, options_repr, short_repr
-from geoblanket.blanket import CIResult
-from geoblanket.evaluate import CityFiles, Composition, Evaluation, Setting, Violation
+from geoblanket.blanket import CIResult, NetworkOptions
+from geoblanket.lab.evaluate import CityFiles, Composition, Evaluation, Setting, Violation
 from geoblanket.loss import (
     Effort,
     FunctionLoss,
@@ -55,6 +55,7 @@ def made_by_hand() -> list[Any]:
     places = choose_places(graph)
     table, tasks = np.ones((3, 3)), TaskPrior(np.arange(3, dtype=np.int32), np.full(3, 1 / 3))
     return [
+        NetworkOptions(patience=10),
         CIResult(statistic=1 / 3, p_value=1 / 7, effect_size=1 / 9, n=12_345),
         CityFiles(name="porto", roads=Path("porto.roads"), walks=Path("walks.parquet"), time_zone="Europe/Lisbon"),
         Composition(reports=10, per_report=2.0, per_location=5.0, per_trajectory=50.0),

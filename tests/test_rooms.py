@@ -10,9 +10,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src"
-ROOMS = re.findall(
-    r"^(\w+) {2,}\S", (ROOT / "CONTRIBUTING.md").read_text().split("```text")[1].split("```")[0], re.MULTILINE
-)
+TREE = (ROOT / "CONTRIBUTING.md").read_text().split("```text")[1].split("```")[0]
+ROOMS = [folder for folders in re.findall(r"^(\w+(?: \w+)*) {2,}\S", TREE, re.MULTILINE) for folder in folders.split()]
+"""The folders in order; several may share a line."""
 MODULES = {
     ".".join(path.relative_to(SOURCE).with_suffix("").parts): path
     for path in SOURCE.rglob("*.py")

@@ -223,7 +223,6 @@ def test_released_reports_are_named_beside_every_other_source(other: Training) -
     assert both.source == ("released" if other == NOBODY else other.source)
     assert both.promise == other.promise
     assert both.in_words().startswith(REPORTS_TOO[other])
-    assert "released reports (ε = 4 per km)" in both.in_few_words()
     assert "adds up over all reports of a vehicle" in str(both.caveat())
     assert Training.parsed(json.loads(json.dumps(both.as_json()))) == both
 

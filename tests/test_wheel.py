@@ -30,9 +30,9 @@ COMMANDS = {
         roads zones own.roads --picture zones.png
         traces import --format porto city/porto.csv --out own.traces
         match --traces own.traces --roads own.roads --spacing 400 --interval 30 --out own.walks
-        blanket discover --walks own.walks --roads own.roads --by speed,region --largest 2 --out findings.parquet
+        blanket discover --walks own.walks --roads own.roads --by speed,region --set largest=2 --out findings.parquet
         blanket train --findings findings.parquet --out own.blanket
-        build --roads own.roads --walks own.walks --out own.bundle --epsilon 2 --max-places 12 --max-rows 30 --report r
+        build --roads own.roads --walks own.walks --out own.bundle --epsilon 2 --set max_places=12 --report r
         verify own.bundle
         show own.bundle --picture bundle.png
         perturb own.bundle --walks own.walks --roads own.roads --out released.parquet
@@ -40,7 +40,7 @@ COMMANDS = {
         lattice --roads own.roads --epsilon 4 --out own.lattice
         perturb own.lattice --traces own.traces --out trips.parquet
         track own.lattice trips.parquet --model own.model --truth own.traces --out tracked.parquet
-        sample --model own.model --roads own.roads --out drawn.parquet --trips 200
+        sample --model own.model --roads own.roads --out drawn.parquet --set trips=200
         plan --roads own.roads --hour 300
         roads export own.roads --to roads.parquet
     """,
@@ -104,7 +104,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Files of a small city: roads, traces, walks, a bundle with zones."""
     folder = tmp_path_factory.mktemp("files")
     for line in (
-        "city --out city --trips 1000 --formats porto",
+        "city --out city --trips 1000",
         "roads import city/roads.osm.pbf --out city.roads",
         "traces import --format porto city/porto.csv --out traces.parquet",
         "match --traces traces.parquet --roads city.roads --spacing 400 --interval 30 --out walks.parquet",
@@ -137,7 +137,7 @@ def test_wheel_alone_is_enough_for_a_device(environment: Environment) -> None:
     assert all(name in listed for name in ("build", "evaluate", "serve", "learn", "perturb", "track"))
     environment.run("lattice", "--area", "41.13,-8.70,41.19,-8.55", "--epsilon", "4", "--out", "held.bundle")
     environment.run(
-        "lattice", "--area", "41.13,-8.70,41.19,-8.55", "--epsilon", "4", "--hold-m", "0", "--out", "plain.bundle"
+        "lattice", "--area", "41.13,-8.70,41.19,-8.55", "--epsilon", "4", "--set", "hold_m=0", "--out", "plain.bundle"
     )
     for name in ("held", "plain", "zones"):
         environment.run("verify", f"{name}.bundle")
@@ -206,7 +206,7 @@ from pathlib import Path
 from distributed import LocalCluster
 if __name__ == "__main__":
     with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
-        line = "blanket discover --walks walks.parquet --roads city.roads --largest 1 --out found.parquet --cluster"
+        line = "blanket discover --walks walks.parquet --roads city.roads --set largest=1 --out found.parquet --cluster"
         geoblanket = Path(sys.executable).with_name("geoblanket")
         subprocess.run([geoblanket, *line.split(), cluster.scheduler_address], check=True)
 """,

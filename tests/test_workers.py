@@ -10,7 +10,17 @@ from typing import Any
 import pytest
 
 from geoblanket._workers import map_in_order, run_tasks
-from geoblanket.errors import WorkerError
+from geoblanket.errors import (
+    BudgetError,
+    GuaranteeViolation,
+    InputError,
+    LatticeViolation,
+    MissingExtraError,
+    RefusedError,
+    UnmetPlanError,
+    UntestableError,
+    WorkerError,
+)
 
 
 def square_or_die(task: tuple[int, Path | None, int]) -> int:
@@ -83,6 +93,33 @@ def test_errors_of_a_task_are_not_taken_for_dead_workers() -> None:
     wrong: Any = {"a": ("no number", None, 0), "b": (1, None, 0)}
     with pytest.raises(TypeError):
         list(run_tasks(square_or_die, wrong, workers=2, cluster=None))
+
+
+def fail(error: Exception) -> None:
+    raise error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        InputError("has no points", path="traces.parquet", row=7, hint="Import it again"),
+        UntestableError("Too few.", "too few"),
+        UnmetPlanError("No schedule.", {"hour": 240.0}),
+        GuaranteeViolation(1, 2, 3, 4, "is violated"),
+        LatticeViolation("is violated"),
+        WorkerError(["a", "b"]),
+        RefusedError("Too soon.", "time", 2.5),
+        BudgetError("Too much.", spent=1.0, left=0.5),
+        MissingExtraError("A Dask cluster", "cluster"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_of_a_task_arrives_unchanged(error: Exception) -> None:
+    """Errors cross from the worker to the caller by pickle: their message and their attributes must survive it."""
+    with pytest.raises(type(error)) as caught:
+        list(run_tasks(fail, {"a": error, "b": error}, workers=2, cluster=None))
+    assert type(caught.value) is type(error)
+    assert (str(caught.value), vars(caught.value)) == (str(error), vars(error))
 
 
 def test_on_a_cluster(address: str, tmp_path: Path) -> None:

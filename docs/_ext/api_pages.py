@@ -19,6 +19,7 @@ from typing import Any
 
 import geoblanket
 from geoblanket import errors
+from geoblanket._lazy import homes
 
 __all__ = ["Group", "PublicName", "aliases", "described_fields", "listing", "public_names", "write_pages"]
 
@@ -46,7 +47,7 @@ class Group:
 
 _GROUPS = (
     Group("device", "On the device", ("release",)),
-    Group("walks", "From maps and traces to walks", ("traces", "roads", "mobility", "city")),
+    Group("walks", "From maps and traces to walks", ("traces", "roads", "mobility")),
     Group("build", "Bundles for a city", ("build",)),
     Group("mechanism", "Mechanisms and their proof", ("mechanism",)),
     Group("loss", "What a wrong place costs", ("loss",)),
@@ -54,7 +55,7 @@ _GROUPS = (
     Group("tracking", "Following vehicles by their reports", ("tracking",)),
     Group("learning", "Learning with a promise", ("learning",)),
     Group("planning", "Planning reports", ("planning",)),
-    Group("evaluate", "Comparing mechanisms", ("evaluate",)),
+    Group("lab", "Experiments", ("lab",)),
     Group("errors", "Errors", ("errors",)),
 )
 
@@ -87,8 +88,9 @@ class PublicName:
 
 def _public_packages() -> list[str]:
     """Return the packages with public names: those that load names on first use."""
-    names = [f"geoblanket.{found.name}" for found in pkgutil.iter_modules(geoblanket.__path__) if found.ispkg]
-    return ["geoblanket", *(name for name in names if hasattr(importlib.import_module(name), "_HOME"))]
+    parts = pkgutil.walk_packages(geoblanket.__path__, "geoblanket.")
+    packages = [importlib.import_module(found.name) for found in parts if found.ispkg]
+    return ["geoblanket", *(package.__name__ for package in packages if homes(package.__name__))]
 
 
 def public_names() -> list[PublicName]:
@@ -97,7 +99,7 @@ def public_names() -> list[PublicName]:
     for package in _public_packages():
         module = importlib.import_module(package)
         for name in module.__all__:
-            home = module._HOME.get(name, _ERRORS)
+            home = homes(package)[name]
             if not name.startswith("__"):
                 found.setdefault((home, name), PublicName(package, name, home))
     return list(found.values())
@@ -176,12 +178,21 @@ def _summary(public: PublicName) -> str:
 
 
 def _comment(public: PublicName) -> str:
-    """Return the string below a constant."""
-    source = inspect.getsource(importlib.import_module(public.home))
-    for statement, below in pairwise(ast.parse(source).body):
+    """Return the string below a constant, in the module that assigns it."""
+    text = _comment_in(public.home, public.name)
+    if text is None:
+        raise ValueError(f"{public.home}.{public.name} has no string below it that says what it is.")
+    return text
+
+
+def _comment_in(module: str, name: str) -> str | None:
+    body = ast.parse(inspect.getsource(importlib.import_module(module))).body
+    for statement, below in pairwise(body):
+        if isinstance(statement, ast.ImportFrom) and name in (alias.name for alias in statement.names):
+            return _comment_in(statement.module or "", name)
         targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
-        if any(isinstance(target, ast.Name) and target.id == public.name for target in targets):
+        if any(isinstance(target, ast.Name) and target.id == name for target in targets):
             match below:
                 case ast.Expr(value=ast.Constant(value=str(text))):
                     return inspect.cleandoc(text)
-    raise ValueError(f"{public.home}.{public.name} has no string below it that says what it is.")
+    return None

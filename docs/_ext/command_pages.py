@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import typer
+from typer.testing import CliRunner
 
 from geoblanket.cli.main import app
 
@@ -17,10 +18,14 @@ _EXTRA = re.compile(r"^(?P<text>.*?)(?:(?:  |^)\[(?P<extra>.*)\])?$", re.DOTALL)
 
 
 def listing() -> str:
-    """Return every command with its options, as Markdown."""
+    """Return every command with its options and settings, as Markdown."""
     command: Any = typer.main.get_command(app)
     context = typer.Context(command, info_name=app.info.name)
-    parts = [part for name in command.list_commands(context) for part in _section(command.commands[name], context, 2)]
+    parts = [
+        part
+        for name in command.list_commands(context)
+        for part in _section(command.get_command(context, name), context, 2)
+    ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -34,8 +39,11 @@ def _section(command: Any, parent: typer.Context, level: int) -> Iterator[str]:
         yield f"```text\n{context.command_path} {' '.join(command.collect_usage_pieces(context))}\n```"
         rows = [_row(parameter.get_help_record(context)) for parameter in parameters if not parameter.hidden]
         yield "\n".join(["| option | meaning | default |", "|---|---|---|", *rows])
+    if any(parameter.name == "set_" for parameter in parameters):
+        words = context.command_path.split()[1:]
+        yield f"Settings, with `--set`:\n\n```toml\n{CliRunner().invoke(app, [*words, '--set', 'help']).stdout}```"
     for name in below:
-        yield from _section(command.commands[name], context, level + 1)
+        yield from _section(command.get_command(context, name), context, level + 1)
 
 
 def _row(record: tuple[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Arguments of another type than a public function or constructor takes, answered before anything is done with them.
+"""Checks the types of arguments of public functions and constructors, before anything is done with them.
 
 The annotations say what is taken; `checked` holds arguments against them. Paths, numbers, arrays, sequences and classes
 are told apart. What an annotation says beyond that (one of several words, a range, a shape) the function checks itself.
@@ -24,7 +24,7 @@ __all__ = ["checked", "forgetting", "wrong_type"]
 
 _HOW: Final = {
     "path": "Give the name of a file",
-    "Bundle": "Load one with load_bundle",
+    "LatticeBundle": "Load one with load_bundle",
     "Mechanism": "The result of optimise has one",
     "MotionModel": "Load one with MotionModel.load, or learn one with learn_motion",
     "Places": "Choose them with choose_places",
@@ -32,6 +32,7 @@ _HOW: Final = {
     "Problem": "Make one of a loss, a prior, distances and an epsilon: Problem(...)",
     "RoadGraph": "Load one with RoadGraph.load, or import one with import_roads",
     "TrainingBudget": "Make one with TrainingBudget.of",
+    "ZoneBundle": "Load one with load_bundle",
     "ZoneRows": "Make them with make_rows",
     "Zones": "Make them with partition_zones",
 }
@@ -120,7 +121,7 @@ def _with_article(name: str) -> str:
 
 @cache
 def _kinds_of(target: Callable[..., Any]) -> dict[str, tuple[_Kind, ...]]:
-    """Return what each parameter takes; those that take anything, or what cannot be told, are left out."""
+    """Return the kinds of value that each parameter takes; parameters that take anything are left out."""
     hints = get_type_hints(target)
     hints.pop("return", None)
     kinds = {name: tuple(map(_kind, _alternatives(hint))) for name, hint in hints.items()}
@@ -181,7 +182,7 @@ def _holds_numbers(value: Any) -> bool:
 
 
 def _is_sequence(value: Any, items: tuple[_Kind, ...], *, once: bool) -> bool:
-    """Whether a value holds items of some kinds; `once`: it may be one that can be read only once, and is not now."""
+    """Whether a value holds items of some kinds; `once`: an iterator will do, which is not read here."""
     if isinstance(value, str | bytes | Mapping) or (isinstance(value, np.ndarray) and not value.ndim):
         return False
     if not isinstance(value, Collection):

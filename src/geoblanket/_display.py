@@ -74,7 +74,7 @@ def short_repr(thing: object, *facts: str) -> str:
 
 
 def options_repr(options: Any) -> str:
-    """Return a dataclass of options as the call that makes it, without those that have their defaults."""
+    """Return a dataclass of options as the call that makes it, without options at their defaults."""
     given = {
         field.name: getattr(options, field.name)
         for field in fields(options)
@@ -157,12 +157,8 @@ class Interval:
         return (self.high - self.low) / 2
 
     def above(self, other: Interval) -> bool:
-        """Whether all of it lies above another one."""
+        """Whether this interval lies wholly above another."""
         return self.low > other.high
-
-    def overlaps(self, other: Interval) -> bool:
-        """Whether some number is in both."""
-        return not self.above(other) and not other.above(self)
 
 
 def number(value: float | str) -> str:
@@ -204,9 +200,9 @@ def share(value: float | None) -> str:
     return UNKNOWN if value is None else f"{value:.1%}"
 
 
-def signed(value: float | None, *, digits: int = 3) -> str:
-    """Return a coefficient with its sign."""
-    return UNKNOWN if value is None else f"{value:+.{digits}f}"
+def signed(value: float | None) -> str:
+    """Return a coefficient with its sign, to three decimals."""
+    return UNKNOWN if value is None else f"{value:+.3f}"
 
 
 def p_text(p_value: float | None) -> str:

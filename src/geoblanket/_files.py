@@ -128,7 +128,7 @@ _COMMANDS: Final = {
     ("traces", "released cells"): _PERTURB,
     ("walks", "released cells"): _PERTURB,
 }
-"""What makes of a file that was found the one that was wanted, or the first step to it."""
+"""The command that turns the kind of file that was found into the kind that was wanted, or the first step to it."""
 _MADE_BY: Final = {
     "roads": "geoblanket roads import",
     "traces": "geoblanket traces import",
@@ -198,7 +198,7 @@ def writing(path: str | Path) -> Iterator[None]:
 
 @contextmanager
 def temporary_folder(path: str | Path) -> Iterator[Path]:
-    """Give a folder for temporary files beside `path`, and remove it in the end; what fails in it is told of `path`."""
+    """Give a folder for temporary files beside `path`, and remove it in the end; errors in it name `path`."""
     path = Path(path)
     with (
         writing(path),

@@ -1,4 +1,4 @@
-"""Data frames where tables are taken: of Polars, of pandas, or of whatever has the Arrow stream interface.
+"""Data frames where tables are taken: of Polars, of pandas, or of any package with the Arrow stream interface.
 
 A function that reads a table from a file reads a frame in the same way: the frame is written to a file that nobody but
 the user can read, with what such files say of themselves, and the file is removed when the function ends. So a frame
@@ -37,12 +37,12 @@ __all__ = [
 
 AnyFrame: TypeAlias = Any
 """A data frame of Polars (lazy or not) or of pandas, or an object with the Arrow stream interface
-(`__arrow_c_stream__`); and such a frame with what is to be said of it (`Walks`). Which it is shows when it is read."""
+(`__arrow_c_stream__`); and such a frame with its description (`Walks`). Its kind is found when it is read."""
 
 
 @dataclass(frozen=True, eq=False)
 class DescribedFrame:
-    """A data frame with what a file would say of its rows."""
+    """A data frame with the description that a file of its rows would carry."""
 
     frame: AnyFrame
 
@@ -105,7 +105,7 @@ def takes_frames(**writers: FrameWriter | None) -> Callable[[_Function], _Functi
 
 @contextmanager
 def _as_file(value: object, write: FrameWriter) -> Iterator[Path]:
-    """Write a frame to a temporary file; what is said of that file within the block is said of the frame."""
+    """Write a frame to a temporary file; errors within the block name the frame instead of that file."""
     try:
         folder = tempfile.TemporaryDirectory(prefix="geoblanket-")
     except OSError as error:
@@ -157,7 +157,7 @@ def conformed(
 
 
 def _as_type(name: str, found: pl.DataType, wanted: pl.DataType) -> pl.Expr:
-    """Return the column with the type that is wanted, if nothing of it is lost by that."""
+    """Return the column with the wanted type, if no value is lost by that."""
     column = pl.col(name)
     if isinstance(wanted, pl.Datetime):
         if not isinstance(found, pl.Datetime):

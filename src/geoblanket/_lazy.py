@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import dis
+import ast
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Final
 
 from geoblanket.errors import MissingExtraError
 
-__all__ = ["EXTRA_OF_MODULE", "MODULES_OF_EXTRA", "companion", "explain_missing", "homes", "on_first_use"]
+__all__ = ["EXTRA_OF_MODULE", "MODULES_OF_EXTRA", "companion", "explain_missing", "exported", "homes"]
 
 MODULES_OF_EXTRA: Final = {
     "city": (
@@ -24,7 +25,7 @@ MODULES_OF_EXTRA: Final = {
     "signing": ("cryptography",),
     "networkx": ("networkx", "shapely"),
 }
-"""The modules that each extra brings, of those that are imported by name."""
+"""The modules that each extra brings, as far as geoblanket imports them."""
 EXTRA_OF_MODULE: Final = {module: extra for extra, modules in MODULES_OF_EXTRA.items() for module in modules}
 """The extra to install for each module that a device does without."""
 
@@ -52,37 +53,25 @@ def companion(module: str, feature: str) -> Any:
 
 
 def homes(package: str) -> dict[str, str]:
-    """Return the module that defines each name that a package imports for type checkers.
-
-    Imports below `if TYPE_CHECKING` never run, but the package's compiled code has them. So names that load on first
-    use are listed once, for type checkers. This needs no source files.
-
-    Parameters
-    ----------
-    package
-        Its `__name__`; to be called from its `__init__`, after all imports.
-    """
-    module = sys.modules[package]
-    found, home = {}, ""
-    for step in dis.get_instructions(module.__loader__.get_code(package)):  # type: ignore[union-attr]
-        if step.opname == "IMPORT_NAME":
-            home = step.argval
-        elif step.opname == "IMPORT_FROM" and step.argval not in vars(module):
-            found[step.argval] = home
-    return found
+    """Return the module that defines each name that a package exports; nothing if it has no stub file."""
+    stub = Path(str(sys.modules[package].__file__)).with_suffix(".pyi")
+    steps = ast.parse(stub.read_text(encoding="utf-8")).body if stub.exists() else []
+    imports = [step for step in steps if isinstance(step, ast.ImportFrom)]
+    return {alias.name: str(step.module) for step in imports for alias in step.names}
 
 
-def on_first_use(package: str, home: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return `__getattr__` and `__dir__` for a package.
+def exported(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """Return `__getattr__`, `__dir__` and `__all__` of a package whose names load on first use.
+
+    Its stub file, `__init__.pyi`, is the one list of these names: type checkers read it, and so does this function, as
+    Scientific Python recommends (SPEC 1).
 
     Parameters
     ----------
     package
-        Its `__name__`.
-    home
-        For each public name, the module that defines it. Neither a module of the package nor a name in its `__init__`
-        may be called the same, or importing that module would hide the name.
+        Its `__name__`. No module of it may be called as a name, or importing that module would hide the name.
     """
+    home = homes(package)
 
     def get(name: str) -> Any:
         if name not in home:
@@ -95,10 +84,7 @@ def on_first_use(package: str, home: Mapping[str, str]) -> tuple[Callable[[str],
         setattr(sys.modules[package], name, value)
         return value
 
-    def names() -> list[str]:
-        return sorted({*vars(sys.modules[package]), *home})
-
-    return get, names
+    return get, lambda: sorted({*vars(sys.modules[package]), *home}), sorted(home)
 
 
 def explain_missing(error: ModuleNotFoundError, feature: str, extra: str | None = None) -> None:

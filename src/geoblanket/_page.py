@@ -1,4 +1,4 @@
-"""Reports: a page that needs no internet, and a folder of it with figures (PNG and SVG) and what it says as JSON.
+"""Reports: a page that needs no internet, in a folder with its pictures (PNG and SVG) and its content as JSON.
 
 A page reads well on a phone and on paper, in light and in dark. Everything that is given as text is escaped: there is
 no way to put markup in. Figures are embedded as images, in which browsers run no script and fetch nothing. A policy in
@@ -48,6 +48,7 @@ li { margin: 0.35rem 0; }
 .wrong { border-left: 4px solid var(--wrong); background: var(--card); color: var(--wrong); padding: 0.6rem 1rem;
          max-width: 46rem; font-weight: 600; }
 nav ul { columns: 16rem; padding-left: 1.2rem; }
+nav li { margin: 0; padding: 0.175rem 0; break-inside: avoid; }
 a { color: var(--accent); }
 .scroll { overflow-x: auto; margin: 1rem 0; }
 table { border-collapse: collapse; font-size: 0.875rem; font-variant-numeric: tabular-nums; }

@@ -69,14 +69,17 @@ def quiet(axes: Axes, *, font: float = 8.0) -> None:
 
 
 def shared_legend(figure: Figure, panels: Iterable[Axes], **options: Any) -> None:
-    """Add one legend for all panels, beside them: each label once."""
+    """Add one legend for all panels, beside them: each label once, in as many columns as were asked for and fit."""
     handles: dict[str, Any] = {}
     for axes in panels:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    figure.legend(
-        handles.values(), handles.keys(), frameon=False, fontsize=8, **{"loc": "outside upper center"} | options
-    )
+    options = {"loc": "outside upper center", "frameon": False, "fontsize": 8, "ncols": 1, **options}
+    for columns in range(options["ncols"], 0, -1):
+        legend = figure.legend(handles.values(), handles.keys(), **{**options, "ncols": columns})
+        if columns == 1 or legend.get_window_extent().width <= figure.bbox.width:
+            return
+        legend.remove()
 
 
 def check_picture(path: str | Path) -> None:

@@ -10,10 +10,9 @@ latitude, degrees WGS84 (OGC:CRS84, the default of the format).
 from __future__ import annotations
 
 import json
-import math
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -32,8 +31,6 @@ from geoblanket.errors import InputError
 __all__ = [
     "GEOMETRY",
     "geo_metadata",
-    "is_number",
-    "is_text",
     "lazy_batches",
     "listed_columns",
     "missing_column",
@@ -51,8 +48,6 @@ _DAMAGED = "cannot be read as Parquet: it is damaged"
 _DAMAGE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, MemoryError)
 """What Polars raises at a damaged file; a panic is no `Exception`, and would end a program that catches those."""
 
-AboutChecks = Mapping[str, Callable[[Any], bool]]
-
 GEOMETRY: Final = "geometry"
 """The name of the column."""
 
@@ -63,7 +58,7 @@ _KINDS: Final = {"Point": 1, "LineString": 2}
 _MOST_LISTED: Final = 20
 _NAME: Final = re.compile(r"[^\W\d][\w .:/-]{0,39}")
 _DATUM: Final = re.compile(r"\d\.\d|\d{5}")
-"""What names have not: fractions and long numbers."""
+"""Not part of a name: fractions and long numbers."""
 
 
 def write_table(
@@ -109,7 +104,7 @@ def lazy_batches(batches: Iterator[pl.DataFrame], *, schema: Mapping[str, pl.Dat
 
 @contextmanager
 def reading_parquet(path: str | Path, problem: str = _DAMAGED) -> Iterator[None]:
-    """Raise InputError for whatever Polars raises within the block: the Parquet file at `path` is damaged."""
+    """Raise InputError for any error of Polars within the block: the Parquet file at `path` is damaged."""
     try:
         yield
     except _DAMAGE:
@@ -140,15 +135,15 @@ def table_batches(
 
 
 def scan_table(
-    path: str | Path, *, kind: str, schema: Mapping[str, pl.DataType], checks: AboutChecks | None = None
+    path: str | Path, *, kind: str, schema: Mapping[str, pl.DataType], needs: Collection[str] = ()
 ) -> tuple[pl.LazyFrame, dict[str, Any]]:
     """Open a table written by `write_table`: its rows, lazily, and how it was made.
 
     Parameters
     ----------
-    checks
-        What the description of the table must tell, and whether a value is of its kind; it may tell more. A statement
-        of what it was learned from (`training`) must be possible.
+    needs
+        What the description of the table must tell; it may tell more. A statement of what it was learned from
+        (`training`) must be possible.
     """
     path = Path(path)
     if not path.is_file():
@@ -173,8 +168,8 @@ def scan_table(
             path=path,
             hint="Make it again",
         )
-    for name, is_right in (checks or {}).items():
-        if name not in about or not is_right(about[name]):
+    for name in needs:
+        if name not in about:
             raise InputError(f"is a table of {kind} that does not tell its '{name}'", path=path, hint="Make it again")
     try:
         training_of(about)
@@ -198,16 +193,6 @@ def _described(text: str | None) -> dict[str, Any]:
         return {} if text is None else read_object(text.encode())
     except ValueError:
         return {}
-
-
-def is_text(value: Any) -> bool:
-    """Whether a value of a table's description is a text."""
-    return isinstance(value, str)
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value of a table's description is a finite number of 0 or more, and not absurdly large."""
-    return type(value) in {int, float} and math.isfinite(value) and 0 <= value <= 1e9
 
 
 def geo_metadata(kind: Literal["Point", "LineString"], bbox: list[float] | None = None) -> dict[str, str]:
@@ -276,7 +261,7 @@ def listed_columns(columns: Sequence[str]) -> str | None:
 def missing_column(
     name: str, columns: Sequence[str], *, path: str | Path, row: int | None = None, hint: str
 ) -> InputError:
-    """Return the error for a table that has no column of a name; it lists those that there are."""
+    """Return the error for a table without a column; it lists the columns that exist."""
     listed = listed_columns(columns)
     if listed is not None:
         hint = f"The file has: {listed}. {hint}"

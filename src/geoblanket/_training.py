@@ -1,4 +1,4 @@
-"""What something was learned from, and what that promises to those who drove: a statement that files carry.
+"""What a file was learned from, and what that promises to the drivers: a statement that files carry.
 
 Learning is private if its result is nearly as probable without any one *unit*, a vehicle with all its trips or a single
 trip: (ε, δ)-differential privacy of whole units. Each part of a model that was counted costs some ρ, in
@@ -83,18 +83,18 @@ class PrivatePart:
     bound: int
     """No unit changes them by more than this, as a Euclidean length."""
     scale: float
-    """Of the discrete Gaussian noise of each, in the same measure."""
+    """σ of the discrete Gaussian noise on each, in the same measure."""
 
     @property
     def rho(self) -> float:
-        """What it costs, zero-concentrated differential privacy."""
+        """The cost ρ, in zero-concentrated differential privacy."""
         ratio = self.bound / self.scale
         return ratio * ratio / 2
 
 
 @dataclass(frozen=True)
 class TrainingPromise:
-    """What was promised to those who were learned from."""
+    """What was promised to the vehicles or trips that were learned from."""
 
     unit: Unit
     """Whose presence is hidden: that of a vehicle with all its trips, or that of a trip."""
@@ -184,7 +184,7 @@ class TrainingPromise:
         return fields
 
     def caveat(self) -> str:
-        """Return what a reader must not take from it, as sentences."""
+        """Return the caveats, in sentences."""
         noise = "That the noise of learning was added, only who learned can know: the file can only name it."
         if self.units_are != "exact":
             return noise
@@ -278,7 +278,7 @@ class Training:
         return None if None in costs else max((cost for cost in costs if cost is not None), default=None)
 
     def in_words(self) -> str:
-        """Return what those who drove have been promised, as part of a sentence."""
+        """Return what the drivers have been promised, as part of a sentence."""
         if self.source == "released":
             return f"learned from {self._reports_in_words()}"
         words = {
@@ -297,23 +297,11 @@ class Training:
         together = sum(count for count in most if count is not None)
         return words if None in most else f"{words} and at most {together:,} of one vehicle"
 
-    def in_few_words(self) -> str:
-        """Return the same, as short as it can be."""
-        cost = "ε unknown" if self.report_epsilon is None else f"ε = {self.report_epsilon:.3g} per km"
-        if self.source == "released":
-            return f"learned from released reports ({cost})"
-        words = {"nobody": "learned from nobody", "walks": "learned without privacy"}.get(
-            self.source, "learned from what is not said"
-        )
-        if self.promise is not None:
-            words = f"learned with ε = {self.promise.total_epsilon:.3g} for each {self.promise.unit}"
-        return f"{words} and from released reports ({cost})" if self.released else words
-
     def caveat(self) -> str | None:
-        """Return what a reader must not take from it, as sentences; None if there is nothing."""
+        """Return the caveats, in sentences; None if there are none."""
         told = {
             "walks": "Those whose trips were learned from are promised nothing: treat the file as their trips.",
-            "not said": "The file does not say what it was learned from: count on no privacy for those who drove.",
+            "not said": "The file does not say what it was learned from: count on no privacy for the drivers.",
         }.get(self.source)
         notes = [told if self.promise is None else self.promise.caveat()]
         if self.released and self.report_epsilon is None:
@@ -326,7 +314,7 @@ class Training:
         return " ".join(filter(None, notes)) or None
 
     def together(self, other: Training) -> Training:
-        """Return what can be said of something that was made of both: no more than the weaker of the two promises.
+        """Return the statement of a result made from both: no more than the weaker of the two promises.
 
         Two promises that are not of the same noise are about other walks, or add up: then no privacy is claimed.
         Released reports of both are named, whatever else was learned from.

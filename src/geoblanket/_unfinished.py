@@ -154,7 +154,7 @@ class PartStore(Generic[Part]):
 
 @contextmanager
 def _naming(folder: Path) -> Iterator[None]:
-    """Tell of the folder, which has a name that people know, what goes wrong with a file in it."""
+    """Name the folder, which people know, in errors about a file in it."""
     try:
         yield
     except OutputError as error:
@@ -246,7 +246,7 @@ def _whole_lines(path: Path) -> tuple[list[Any], int]:
 
 
 def _check_resumed(path: Path, about: Mapping[str, Any], earlier: Mapping[str, Any], *, resume: bool) -> None:
-    """Raise unless the interrupted run is to be resumed, and is the one that is asked for."""
+    """Raise unless the interrupted run shall be resumed, and had the same parameters and inputs."""
     if not resume:
         raise OutputError(
             f"{path}: an interrupted run left what it had finished. Resume it (--resume), or remove it first."

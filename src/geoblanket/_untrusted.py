@@ -1,5 +1,18 @@
 """Reading what may be damaged, or made to do harm: packed files, slow files, Parquet and JSON.
 
+The trust boundary
+------------------
+What a device or the network receives, and what an analyst got from others, may be made to do harm. Bundles, ledgers,
+fences, hold files, requests, messages and JSON lines are checked value by value, and so are maps and raw GPS files, of
+which an error names the file and the row. Nothing that is told in them is believed before it was checked.
+
+What an analyst made with geoblanket on their own disk (road graphs, traces, walks, zones, findings, predictors, motion
+models, released and tracked tables, records, results, unfinished runs) is checked for its type, its version and its
+identity, and no more. A file that is something else, cut off or damaged is answered with an `InputError`; one that was
+forged by its owner may give wrong results to its owner.
+
+How
+---
 Packed files may inflate without end, and maps may take hours to read: both have limits that grow with a file's size.
 
 Polars takes the sizes and counts that a Parquet file tells on trust: one flipped bit, and it asks for 2^61 bytes, which

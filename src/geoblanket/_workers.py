@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
+import sys
+import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor
@@ -14,12 +17,22 @@ import joblib
 
 from geoblanket.errors import MissingExtraError, ParameterError, WorkerError
 
-__all__ = ["count_workers", "map_in_order", "open_workers", "run_in_any_order", "run_tasks"]
+__all__ = [
+    "count_workers",
+    "leave_ctrl_c_to",
+    "map_in_order",
+    "open_workers",
+    "peak_memory_mb",
+    "run_in_any_order",
+    "run_tasks",
+]
 
 _WORTH_A_PROCESS_S = 2.0
 """A worker process takes about a second to start and import SciPy; less work than this per process does not pay."""
 _CONNECT_S = 10
 """How long to wait for the scheduler and the first worker of a Dask cluster, seconds."""
+_BYTES_PER_UNIT = 1 if sys.platform == "darwin" else 1024
+"""What the system counts resident memory in."""
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -171,3 +184,18 @@ def _cluster(address: str) -> Iterator[tuple[type[Exception], ...]]:
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def leave_ctrl_c_to(process: int) -> None:
+    """Ignore Ctrl-C, which a terminal sends to every process, unless this is the one that acts on it."""
+    if os.getpid() != process and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def peak_memory_mb() -> float:
+    """Return the largest resident size of this process so far, megabytes; 0 where the system does not tell."""
+    try:
+        import resource
+    except ImportError:
+        return 0.0
+    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _BYTES_PER_UNIT / 1e6, 1)

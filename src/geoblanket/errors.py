@@ -339,7 +339,7 @@ class BudgetError(GeoblanketError):
     >>> from geoblanket import BudgetError, TrainingBudget, TrainingLedger
     >>> _ = Path("more.walks").write_bytes(b"walks of some people")
     >>> try:
-    ...     TrainingLedger("more.spent").spend("more.walks", TrainingBudget.of(9, 1e-6), unit="trip", purpose="a test")
+    ...     TrainingLedger("more.spent").spend("more.walks", TrainingBudget.of(9, 1e-6), purpose="a test")
     ... except BudgetError as error:
     ...     print(error.spent, round(error.left))
     0.0 8
@@ -382,3 +382,7 @@ class MissingExtraError(GeoblanketError, ImportError):
 
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs the extra '{extra}'. Install it with: pip install 'geoblanket[{extra}]'.")
+        self.feature, self.extra = feature, extra
+
+    def __reduce__(self) -> tuple[type[MissingExtraError], tuple[str, str]]:
+        return type(self), (self.feature, self.extra)

@@ -13,12 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrays import Indices
+from geoblanket.build.building import build_zone
 from geoblanket.build.config import BuildConfig
+from geoblanket.build.inputs import ZoneTask
 from geoblanket.build.rows import Context
-from geoblanket.build.zone_task import ZoneTask, build_zone
 from geoblanket.loss.standard import StraightLine
 from geoblanket.mechanism import BundledMechanism, save_bundle
-from geoblanket.mechanism.bundle.clock import Clock
+from geoblanket.mechanism.bundle.header import Clock
 from geoblanket.roads.places import Places
 from tests.build.worlds import counted, straight_on
 
@@ -96,7 +97,6 @@ class City:
             number=0,
             regime=regime,
             context=Context.of(context),
-            further=0,
             members=np.array(self.zones[zone], np.int32),
             zone_of=self._zone_of(),
             places=self.places,

@@ -10,7 +10,7 @@ from unittest import mock
 import numpy as np
 
 from geoblanket._arrays import Indices, Ints
-from geoblanket.mechanism import Bundle, sampling
+from geoblanket.mechanism import ZoneBundle, sampling
 from geoblanket.mechanism.bundle.policy import ANYTHING
 from geoblanket.release import Budget, Device
 from geoblanket.release.rule import ReleaseRule
@@ -112,7 +112,7 @@ def drawn_one_by_one(rule: ReleaseRule, histories: Sequence[History], regime: st
     return caught
 
 
-def check_rule(bundle: Bundle, contents: Contents, regime: str) -> None:
+def check_rule(bundle: ZoneBundle, contents: Contents, regime: str) -> None:
     """Assert that devices, one vehicle or many, choose the rows that the second verifier says, for every history."""
     of_devices = ReleaseRule(bundle)
     tables = [table for table in contents.tables if table.regime == regime]

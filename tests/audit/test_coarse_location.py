@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.coarse_location import CoarseLocation, CoarseReporter
+from benchmarks.home.coarse_location import CoarseLocation, CoarseReporter
 from geoblanket._arrays import Floats
 from geoblanket._geodesy import haversine_m
 from geoblanket.errors import ParameterError

@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from geoblanket.mechanism import load_bundle
 from geoblanket.release.rule import ReleaseRule
 from tests.audit.cities import ALL_DAY, CITIES, CLOCK
 from tests.audit.driven_device import Draw, DrivenDevice, drawn_in_bulk, every_window, weights_of
@@ -31,6 +30,7 @@ from tests.audit.second_verifier import (
     factor,
     upper_exponential,
 )
+from tests.mechanism.bundles import load_zones
 
 INFINITE = 2**60
 """Picometres: a million kilometres, more than any two histories of a small city are apart."""
@@ -198,7 +198,7 @@ def test_a_present_place_in_no_zone_counts_as_the_nearest_in_one(seen: Seen) -> 
 def test_many_vehicles_at_once_use_the_same_rows(seen: Seen) -> None:
     if not seen.past:
         pytest.skip("there is no history")
-    rule = ReleaseRule(load_bundle(seen.path))
+    rule = ReleaseRule(load_zones(seen.path))
     for table in seen.tables(ALL_DAY):
         present = seen.rule(table).stand_ins
         histories = [history for history in seen.full if history[0] in present]

@@ -10,24 +10,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from benchmarks.home import (
-    CoarsePhone,
-    Commuter,
-    Fenced,
-    Noise,
-    Points,
-    Seen,
-    SilentZone,
-    Streets,
-    away_m,
-    errors_m,
-    exact_outside,
-    fence_center,
-    fresh,
-    hold,
-    lattice_alone,
-    posteriors,
-)
+from benchmarks.home.attacker import errors_m, exact_outside, posteriors
+from benchmarks.home.coarse_location import CoarsePhone
+from benchmarks.home.mechanisms import Fenced, Noise, Seen, SilentZone, fence_center, fresh, hold, lattice_alone
+from benchmarks.home.streets import Commuter, Points, Streets, away_m
 from geoblanket._arrays import Floats
 from tests.roads.graphs import grid_graph
 

@@ -26,13 +26,14 @@ from geoblanket.errors import (
 )
 from geoblanket.mechanism import load_bundle
 from geoblanket.mechanism.bundle.policy import ANYTHING
-from geoblanket.mechanism.bundle.release_tables import ReleaseTables
+from geoblanket.mechanism.bundle.storage import load_for_release
 from geoblanket.release import Budget, Device, Fleet, Ledger
 from geoblanket.release import ledger as ledger_module
-from geoblanket.service.store import BundleStore
+from geoblanket.serve.service.bundles import BundleStore
 from tests.audit import hostile
 from tests.audit.driven_device import check_rule
 from tests.audit.second_verifier import NEVER, Contents, Distances, Table, check, exceeds, parse, upper_exponential
+from tests.mechanism.bundles import load_zones
 
 PLENTY = Budget(1e8, 3600.0)
 NOON = 1_719_835_200.0
@@ -91,7 +92,7 @@ def test_the_second_verifier_finds_the_histories(name: str) -> None:
 def test_whoever_reads_a_broken_promise_refuses_it(name: str, tmp_path: Path) -> None:
     path = tmp_path / "a.bundle"
     path.write_bytes(hostile.BREACHES[name]())
-    for read in (load_bundle, ReleaseTables.read, opened):
+    for read in (load_bundle, load_for_release, opened):
         with pytest.raises((GuaranteeViolation, InputError), match="zone 'centre'"):
             read(path)
     with pytest.raises((GuaranteeViolation, InputError)):
@@ -107,7 +108,7 @@ def test_the_decoys_would_report_the_truth(tmp_path: Path) -> None:
     path = tmp_path / "a.bundle"
     path.write_bytes(hostile.decoys())
     device = Device(
-        ReleaseTables.read(path, is_known=lambda _: True),
+        load_for_release(path, is_known=lambda _: True),
         ledger_module.MemoryLedger(PLENTY, replay=True),
         clock_tolerance_s=math.inf,
     )
@@ -129,7 +130,7 @@ def test_a_file_that_an_older_verifier_passed_is_verified_again(
     with monkeypatch.context() as patch:
         patch.setattr(ledger_module, "VERIFIER", older)
         ledger = Ledger.open(tmp_path / "a.ledger")
-        ledger.remember_verified(ReleaseTables.read(path, is_known=lambda _: True).sha256)
+        ledger.remember_verified(load_for_release(path, is_known=lambda _: True).sha256)
         ledger.close()
     with pytest.raises((GuaranteeViolation, InputError)):
         Device.open(path, ledger=tmp_path / "a.ledger")
@@ -139,7 +140,7 @@ def test_a_file_that_an_older_verifier_passed_is_verified_again(
 def test_a_table_that_is_no_rule_is_refused(name: str, tmp_path: Path) -> None:
     path = tmp_path / "a.bundle"
     path.write_bytes(hostile.NO_RULES[name]())
-    for read in (load_bundle, ReleaseTables.read, opened):
+    for read in (load_bundle, load_for_release, opened):
         with pytest.raises((MechanismError, InputError), match="zone 'centre'"):
             read(path)
     assert CliRunner().invoke(app, ["verify", str(path)]).exit_code != 0
@@ -159,7 +160,7 @@ def test_what_is_odd_but_right_is_taken(name: str, tmp_path: Path) -> None:
     path.write_bytes(hostile.SOUND[name]())
     findings = check(path.read_bytes())
     assert findings.holds, findings
-    check_rule(load_bundle(path), parse(path.read_bytes()), hostile.ALL_DAY)
+    check_rule(load_zones(path), parse(path.read_bytes()), hostile.ALL_DAY)
     opened(path).close()
 
 
@@ -204,15 +205,15 @@ def test_a_worthless_promise_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(InputError):
         BundleStore([path])
     assert CliRunner().invoke(app, ["verify", str(path)]).stdout.startswith("NOT OK: ")
-    refused = CliRunner().invoke(app, ["perturb", str(path), "--stream", "--budget", "1e6"])
+    refused = CliRunner().invoke(app, ["perturb", str(path), "--stream", "--set", "budget=1e6"])
     assert isinstance(refused.exception, PolicyError | InputError)
 
 
 def test_how_far_snapping_goes_is_computed_whatever_the_file_says(tmp_path: Path) -> None:
     path = tmp_path / "a.bundle"
     path.write_bytes(hostile.no_snapping())
-    bundle = load_bundle(path)
+    bundle = load_zones(path)
     assert bundle.snapping_radius_mm == 0
     assert bundle.snapping_radius_m is not None
     assert bundle.snapping_radius_m > 100
-    assert f"add {2 * bundle.snapping_radius_m:,.0f} m to d" in bundle.guarantee
+    assert f"add {2 * bundle.snapping_radius_m:,.0f} m to d" in str(bundle.promise)

@@ -35,6 +35,7 @@ from tests.audit.second_verifier import (
     parse,
     violations_of,
 )
+from tests.mechanism.bundles import load_zones
 
 CENTRES = [(411_500_000, -86_200_000), (899_999_900, 0), (0, 1_799_999_990), (0, -1_799_999_990), (600_000_000, 10)]
 STEPS_E7 = [0, 1, 10, 40_000, 90_000, 5_000_000]
@@ -161,4 +162,4 @@ def test_both_read_the_same_rule(data: bytes, path: Path) -> None:
     path.write_bytes(data)
     if not accepted(path):
         return
-    check_rule(load_bundle(path), parse(data), ALL_DAY)
+    check_rule(load_zones(path), parse(data), ALL_DAY)

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from geoblanket.build.building import build_bundle
 from geoblanket.build.config import BuildConfig
 from geoblanket.cli.main import app
+from geoblanket.mobility.map_matcher import MatchOptions
 from geoblanket.mobility.matching import match_traces
 from geoblanket.roads.importer import import_roads
 from geoblanket.roads.simplification import in_largest_part
@@ -30,7 +31,11 @@ def test_a_bundle_of_the_centre_of_porto(tmp_path: Path) -> None:
     centre.keep_nodes(in_largest_part(centre)).save(tmp_path / "roads")
     import_traces([PORTO / "train_sample.csv.gz"], tmp_path / "traces.parquet", format="porto")
     match_traces(
-        tmp_path / "traces.parquet", tmp_path / "roads", tmp_path / "walks.parquet", spacing_m=250.0, method="nearest"
+        tmp_path / "traces.parquet",
+        tmp_path / "roads",
+        tmp_path / "walks.parquet",
+        spacing_m=250.0,
+        options=MatchOptions(method="nearest"),
     )
     config = BuildConfig(
         epsilon=4.0, history_weights=(1.0, 0.5), order=2, max_places=10, max_rows=40, gap=0.1, compare=False

@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from scipy.stats import binom, f, ncx2
 
 from benchmarks.families import HELD_BACK, TUNING, simulate_family
+from benchmarks.processes import simulate_windows
 from geoblanket._arrays import Floats
 from geoblanket.blanket import analytic
 from geoblanket.blanket.analytic import _given, _mean_wald, _support, analytic_test, shortened
 from geoblanket.blanket.independence import CIResult, lagged
-from geoblanket.blanket.processes import simulate_windows
 from geoblanket.errors import UntestableError
 
 ALPHA = 0.05

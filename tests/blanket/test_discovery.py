@@ -15,8 +15,8 @@ from scipy.stats import false_discovery_control
 from geoblanket._unfinished import Journal
 from geoblanket.blanket.discovery import Discovery, DiscoveryOptions, discover
 from geoblanket.blanket.findings import FINDINGS_SCHEMA, STATUSES, scan_findings
+from geoblanket.blanket.groups import LaggedWalks, load_walks
 from geoblanket.blanket.independence import lagged
-from geoblanket.blanket.lagged_walks import LaggedWalks, load_walks
 from geoblanket.errors import MismatchError, OutputError, ParameterError
 from tests.blanket.quick_test import quick_test, use_quick_test
 from tests.blanket.worlds import Walk, drifting, square, wandering, write_world

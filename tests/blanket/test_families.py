@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import families
 from benchmarks.families import HELD_BACK, TUNING, simulate_family
-from geoblanket.blanket.processes import Waves
+from benchmarks.processes import Waves
 from geoblanket.errors import ParameterError
 
 FAMILIES = (*TUNING, *HELD_BACK)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from geoblanket.blanket.features import HOURS, SPEED_BINS, Encoding, PredictorInputs
+from geoblanket.blanket.predictor import HOURS, SPEED_BINS, Encoding, PredictorInputs
 
 
 def inputs(*rows: tuple[int, int, int, int]) -> PredictorInputs:

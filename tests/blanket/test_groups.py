@@ -9,9 +9,16 @@ import numpy as np
 import pytest
 
 from geoblanket._geodesy import haversine_m
-from geoblanket.blanket import lagged_walks
-from geoblanket.blanket.groups import Grouping, check_features, find_regions, find_samples, seeds_of
-from geoblanket.blanket.lagged_walks import LaggedWalks, load_walks
+from geoblanket.blanket import groups
+from geoblanket.blanket.groups import (
+    Grouping,
+    LaggedWalks,
+    check_features,
+    find_regions,
+    find_samples,
+    load_walks,
+    seeds_of,
+)
 from geoblanket.errors import ParameterError
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.regions import RegionGrid
@@ -92,7 +99,7 @@ def test_groups_are_those_of_a_plain_loop(
 def test_parts_do_not_change_the_groups(loaded: LaggedWalks, monkeypatch: pytest.MonkeyPatch) -> None:
     grouping = Grouping(("hour", "speed", "region"), find_regions(GRID, loaded.places))
     whole = find_samples(loaded, grouping, m=2, length=4)
-    monkeypatch.setattr(lagged_walks, "_ROWS_AT_A_TIME", 7)
+    monkeypatch.setattr(groups, "_ROWS_AT_A_TIME", 7)
     parts = find_samples(loaded, grouping, m=2, length=4)
     assert np.array_equal(whole.steps, parts.steps)
     assert np.array_equal(whole.offsets, parts.offsets)

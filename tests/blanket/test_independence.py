@@ -8,9 +8,9 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from benchmarks.processes import simulate_windows
 from geoblanket._arrays import Floats
 from geoblanket.blanket.independence import TESTS, CIResult, find_test, lagged, partial_r_squared
-from geoblanket.blanket.processes import simulate_windows
 from geoblanket.errors import ParameterError, UntestableError
 
 Sample = tuple[Floats, Floats, Floats]

@@ -7,14 +7,14 @@ import polars as pl
 import pytest
 
 from geoblanket._geodesy import haversine_m
-from geoblanket.blanket import lagged_walks
-from geoblanket.blanket.lagged_walks import load_walks
+from geoblanket.blanket.groups import load_walks
 from geoblanket.errors import InputError, MismatchError
+from geoblanket.mobility import walks as walk_tables
 from tests.blanket.worlds import Walk, frame_of, square, wandering, write_world
 
 
 def test_windows_hold_the_past_of_each_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lagged_walks, "_ROWS_AT_A_TIME", 37)  # many parts, with walks across their borders
+    monkeypatch.setattr(walk_tables, "_ROWS_AT_A_TIME", 37)  # many parts, with walks across their borders
     graph = square()
     walks = wandering(graph, side=12, walks=40, steps=9, seed=1)
     loaded = load_walks(*write_world(tmp_path, graph, walks))
@@ -71,7 +71,7 @@ def broken(column: str, value: int | None) -> pl.DataFrame:
     ("frame", "problem"),
     [
         (broken("place", None), "step 5 of the table has no place"),
-        (broken("time", None), "step 5 of the table has no time"),
+        (broken("time", None), "some steps have no time"),
         (broken("place", 144), "step 5 of the table has a place that the roads do not have"),
         (broken("place", -1), "step 5 of the table has a place that the roads do not have"),
         (broken("step", 2), "step 5 of the table does not follow"),

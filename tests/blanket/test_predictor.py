@@ -11,10 +11,17 @@ import numpy as np
 import pytest
 from sklearn.neural_network import MLPClassifier
 
-from geoblanket.blanket.features import Encoding, PredictorInputs
 from geoblanket.blanket.findings import read_labels
-from geoblanket.blanket.predictor import Network, Origin, Predictor, blanket_lengths, sigmoid
-from geoblanket.blanket.predictor_file import save_predictor
+from geoblanket.blanket.predictor import (
+    Encoding,
+    Network,
+    Origin,
+    Predictor,
+    PredictorInputs,
+    blanket_lengths,
+    save_predictor,
+    sigmoid,
+)
 from geoblanket.errors import ParameterError
 from tests.blanket.made_findings import LARGEST, learnable, make_findings
 
@@ -139,7 +146,7 @@ def test_the_sigmoid_neither_overflows_nor_loses_small_probabilities() -> None:
 def test_a_device_needs_numpy_only(predictor: Predictor, tmp_path: Path) -> None:
     save_predictor(predictor, tmp_path / "a.predictor")
     script = (
-        "import sys; from geoblanket.blanket.predictor_file import load_predictor; "
+        "import sys; from geoblanket.blanket.predictor import load_predictor; "
         "p = load_predictor(sys.argv[1]); print(p.length(hour=8, speed_mph=20, region=1)); "
         "print(p.length_by_network(hour=8, speed_mph=20, region=1), len(p.probabilities(hour=8, speed_mph=2))); "
         "print(*{name.partition('.')[0] for name in sys.modules})"

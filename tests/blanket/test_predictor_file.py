@@ -1,4 +1,4 @@
-"""Predictor files: what is written is read again, and damaged or hostile ones are refused with a typed error."""
+"""Predictor files: what is written is read again, and damaged ones are refused with a typed error."""
 
 from __future__ import annotations
 
@@ -15,10 +15,8 @@ import numpy as np
 import pytest
 
 from geoblanket._arrayfile import read_arrays, write_arrays
-from geoblanket.blanket.features import Encoding
 from geoblanket.blanket.findings import read_labels
-from geoblanket.blanket.predictor import Network, Predictor
-from geoblanket.blanket.predictor_file import load_predictor, save_predictor
+from geoblanket.blanket.predictor import Encoding, Network, Predictor, load_predictor, save_predictor
 from geoblanket.errors import InputError
 from tests.blanket.made_findings import LARGEST, learnable, make_findings
 from tests.blanket.test_predictor import ORIGIN
@@ -45,7 +43,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def forge(path: Path, change: Callable[[Fields, Arrays], object]) -> None:
-    """Change a file and make its hashes right again, as someone hostile would."""
+    """Change a file and make its hashes right again."""
     fields, arrays = read_arrays(path, magic=MAGIC, kind="")
     copies = {name: np.array(array) for name, array in arrays.items()}
     change(fields, copies)
@@ -87,9 +85,7 @@ def test_shorter_and_longer_files_are_refused(path: Path) -> None:
             load_predictor(path)
 
 
-def test_other_formats_and_files_too_large_are_refused(path: Path) -> None:
-    with pytest.raises(InputError, match="more than the 1000 allowed"):
-        load_predictor(path, largest_bytes=1000)
+def test_other_formats_are_refused(path: Path) -> None:
     npz = io.BytesIO()
     np.savez(npz, weights=np.eye(9))
     for wrong in (pickle.dumps(list(range(99))), npz.getvalue(), b"GBBUNDL2" + path.read_bytes()[8:]):
@@ -100,46 +96,21 @@ def test_other_formats_and_files_too_large_are_refused(path: Path) -> None:
         load_predictor(path.with_name("none"))
 
 
-HOSTILE: dict[str, tuple[Callable[[Fields, Arrays], object], str]] = {
-    "a key less": (lambda f, _: f.pop("alpha"), "other keys"),
-    "a key more": (lambda f, _: f.update(more=1), "other keys"),
-    "largest 0": (lambda f, _: f.update(largest=0), "'largest'"),
-    "largest 10^6": (lambda f, _: f.update(largest=10**6), "'largest'"),
-    "largest true": (lambda f, _: f.update(largest=True), "'largest'"),
-    "another largest": (lambda f, _: f.update(largest=4), "does not fit"),
-    "text that steers a terminal": (lambda f, _: f.update(time_zone="\x1b[2J"), "'time_zone'"),
-    "long text": (lambda f, _: f.update(regions="x" * 10_000), "'regions'"),
+WRONG: dict[str, tuple[Callable[[Fields, Arrays], object], str]] = {
+    "a key less": (lambda f, _: f.pop("alpha"), "alpha"),
     "a number for a text": (lambda f, _: f.update(test=1), "'test'"),
     "no interval": (lambda f, _: f.update(interval_s=None), "'interval_s'"),
-    "interval 0": (lambda f, _: f.update(interval_s=0), "'interval_s'"),
     "a broken seed": (lambda f, _: f.update(seed=0.5), "'seed'"),
-    "a part less": (lambda _, a: a.pop("bias_2"), "parts"),
-    "a part more": (lambda _, a: a.update(more=np.ones(3)), "parts"),
-    "another type": (lambda _, a: a.update(table=a["table"].astype("<i4")), "'table' has another type"),
-    "NaN weights": (lambda _, a: a["weights_2"].fill(np.nan), "not finite or too large"),
-    "infinite bias": (lambda _, a: a["bias_3"].fill(-np.inf), "not finite or too large"),
-    "huge weights": (lambda _, a: a["weights_1"].fill(1e300), "not finite or too large"),
-    "short centre": (lambda _, a: a.update(centre=a["centre"][1:]), "does not fit"),
-    "hour 24": (lambda _, a: a["hours"].put(-1, 24), "not one of a day"),
-    "hour -1": (lambda _, a: a["hours"].put(0, -1), "'hours' is not in order"),
-    "speed 7": (lambda _, a: a["speeds_mph"].put(-1, 17), "lower edge"),
-    "speed 120": (lambda _, a: a["speeds_mph"].put(-1, 120), "lower edge"),
-    "a region twice": (lambda _, a: a["regions"].fill(1), "'regions' is not in order"),
-    "layers that do not fit": (lambda _, a: a.update(bias_1=np.ones(9)), "sizes of its layers"),
-    "layer without units": (
-        lambda _, a: a.update(weights_1=a["weights_1"][:, :0], bias_1=np.ones(0), weights_2=np.ones((0, 2))),
-        "sizes of its layers",
-    ),
-    "two outputs": (lambda _, a: a.update(weights_3=np.ones((2, 2)), bias_3=np.ones(2)), "one output"),
+    "a part less": (lambda _, a: a.pop("bias_2"), "bias_2"),
+    "short centre": (lambda _, a: a.update(centre=a["centre"][1:]), "can be used"),
+    "layers that do not fit": (lambda _, a: a.update(bias_1=np.ones(9)), "can be used"),
     "another table": (lambda _, a: a.update(table=a["table"][:, :, 1:]), "table does not fit"),
-    "length 0": (lambda _, a: a["table"].fill(0), "not possible"),
-    "length 255": (lambda _, a: a["table"].put(5, 255), "not possible"),
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_files_with_right_hashes_are_refused(path: Path, name: str) -> None:
-    change, words = HOSTILE[name]
+@pytest.mark.parametrize("name", WRONG)
+def test_files_of_something_else_with_right_hashes_are_refused(path: Path, name: str) -> None:
+    change, words = WRONG[name]
     forge(path, change)
     with pytest.raises(InputError, match=words):
         load_predictor(path)

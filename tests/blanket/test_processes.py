@@ -5,9 +5,9 @@ from typing import Literal
 import numpy as np
 import pytest
 
+from benchmarks import processes
+from benchmarks.processes import CITY_SIDE_M, LARGEST_ORDER, simulate_windows
 from geoblanket._arrays import Floats
-from geoblanket.blanket import processes
-from geoblanket.blanket.processes import CITY_SIDE_M, LARGEST_ORDER, simulate_windows
 from geoblanket.errors import ParameterError
 
 

@@ -9,9 +9,9 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, WhiteKernel
 from sklearn.kernel_ridge import KernelRidge
 
+from benchmarks.processes import simulate_windows
 from geoblanket.blanket import scetbon
 from geoblanket.blanket.independence import lagged
-from geoblanket.blanket.processes import simulate_windows
 from geoblanket.blanket.scetbon import scetbon_statistic, scetbon_test
 from geoblanket.errors import ParameterError
 

@@ -24,7 +24,7 @@ def learned() -> TrainResult:
 
 @pytest.fixture(scope="module")
 def by_lot() -> TrainResult:
-    return train(make_findings(drawn_by_lot(3)), about=ABOUT, patience=20)
+    return train(make_findings(drawn_by_lot(3)), about=ABOUT, network=NetworkOptions(patience=20))
 
 
 @pytest.mark.parametrize("trained_on", ["all", "tested"])
@@ -86,7 +86,7 @@ def test_distributions_of_lengths_count_cells_and_samples(learned: TrainResult) 
 def test_the_same_seed_gives_the_same_predictor_and_another_another() -> None:
     findings = make_findings(learnable, hours=6, speeds=8, noise=0.05)
     first, again, shuffled, other = (
-        train(rows, about=ABOUT, seed=seed, most_epochs=5)
+        train(rows, about=ABOUT, seed=seed, network=NetworkOptions(most_epochs=5))
         for rows, seed in (
             (findings, 1),
             (findings, 1),
@@ -131,11 +131,15 @@ def test_only_the_tested_labels_of_blankets_of_one_are_of_one_class() -> None:
 
 
 def test_one_region_and_groups_by_speed_alone() -> None:
-    one_region = train(make_findings(learnable, regions=1, hours=12), about=ABOUT, most_epochs=5).predictor
+    one_region = train(
+        make_findings(learnable, regions=1, hours=12), about=ABOUT, network=NetworkOptions(most_epochs=5)
+    ).predictor
     assert one_region.encoding.regions == (0,)
     assert one_region.length(hour=3, speed_mph=20, region=0) == one_region.length(hour=3, speed_mph=20, region=5)
     by_speed = train(
-        make_findings(learnable, speeds=24, by="speed"), about={**ABOUT, "regions": None}, most_epochs=5
+        make_findings(learnable, speeds=24, by="speed"),
+        about={**ABOUT, "regions": None},
+        network=NetworkOptions(most_epochs=5),
     ).predictor
     assert by_speed.origin.by == "speed"
     assert by_speed.length(speed_mph=30) == by_speed.length(speed_mph=30, hour=4, region=2)
@@ -145,7 +149,7 @@ def test_a_region_only_seen_outside_the_training_part_is_judged_as_any_other() -
     findings = make_findings(learnable, hours=5, speeds=3, regions=1)
     groups = split_by_group(read_labels(findings), seed=0).test.group
     alone = pl.when(pl.col("group") == groups[0]).then(42).otherwise("region").cast(pl.Int32)
-    result = train(findings.with_columns(region=alone), about=ABOUT, most_epochs=5)
+    result = train(findings.with_columns(region=alone), about=ABOUT, network=NetworkOptions(most_epochs=5))
     assert result.predictor.encoding.regions == (0,)
 
 
@@ -162,7 +166,10 @@ def test_where_nothing_helps_the_network_is_the_rate_of_each_order(by_lot: Train
 
 def test_without_imputed_labels_both_kinds_are_the_same() -> None:
     result = train(
-        make_findings(learnable, hours=4, speeds=5, impute=False), about=ABOUT, most_epochs=5, labels="tested"
+        make_findings(learnable, hours=4, speeds=5, impute=False),
+        about=ABOUT,
+        network=NetworkOptions(most_epochs=5),
+        labels="tested",
     )
     both = [result.evaluation("network", trained_on=kind) for kind in ("all", "tested")]
     assert both[0].scores == both[1].scores
@@ -173,8 +180,8 @@ def test_without_imputed_labels_both_kinds_are_the_same() -> None:
 def test_a_file_of_findings_and_its_rows_give_the_same(tmp_path: Path) -> None:
     findings = make_findings(learnable, hours=4, speeds=6)
     write_findings(findings, tmp_path / "findings.parquet", about=ABOUT)
-    from_file = train(tmp_path / "findings.parquet", most_epochs=5)
-    from_rows = train(findings, about=ABOUT, most_epochs=5)
+    from_file = train(tmp_path / "findings.parquet", network=NetworkOptions(most_epochs=5))
+    from_rows = train(findings, about=ABOUT, network=NetworkOptions(most_epochs=5))
     assert from_file.evaluations == from_rows.evaluations
     assert from_file.predictor.origin == from_rows.predictor.origin
 
@@ -182,12 +189,6 @@ def test_a_file_of_findings_and_its_rows_give_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"learning_rate": 0.0}, "'learning_rate' must be above 0"),
-        ({"learning_rate": float("nan")}, "'learning_rate'"),
-        ({"patience": 0}, "'patience'"),
-        ({"most_epochs": 0}, "'most_epochs'"),
-        ({"hidden": (64,)}, "'hidden' must be the units of 2 layers"),
-        ({"hidden": (64, 10**6)}, "'hidden'"),
         ({"labels": "imputed"}, "'labels' must be one of all, tested"),
         ({"by": "region"}, "'by' must be one of the groupings"),
         ({"about": None}, "'about' must say how the findings were made; 'interval_s' is missing"),
@@ -195,7 +196,16 @@ def test_a_file_of_findings_and_its_rows_give_the_same(tmp_path: Path) -> None:
 )
 def test_options_out_of_range_are_refused(options: dict[str, Any], words: str) -> None:
     with pytest.raises(ParameterError, match=words):
-        train(make_findings(learnable, hours=3, speeds=4), **{"about": ABOUT, "patience": 1, **options})
+        train(make_findings(learnable, hours=3, speeds=4), **{"about": ABOUT, **options})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"learning_rate": 0.0}, {"learning_rate": float("nan")}, {"patience": 0}, {"most_epochs": 0}, {"hidden": (64, 0)}],
+)
+def test_a_network_out_of_range_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ParameterError, match=f"'{next(iter(options))}'.* must be"):
+        NetworkOptions(**options)
 
 
 def test_too_few_groups_are_refused() -> None:
@@ -204,7 +214,7 @@ def test_too_few_groups_are_refused() -> None:
 
 
 def test_a_training_that_may_not_go_on_stops() -> None:
-    result = train(make_findings(learnable, hours=3, speeds=8), about=ABOUT, most_epochs=7)
+    result = train(make_findings(learnable, hours=3, speeds=8), about=ABOUT, network=NetworkOptions(most_epochs=7))
     assert result.epochs == 7
 
 

@@ -12,12 +12,12 @@ from geoblanket._geodesy import haversine_m
 from geoblanket.blanket.findings import write_findings
 from geoblanket.blanket.predictor import Predictor
 from geoblanket.build.blanket_lengths import (
-    FixedLengths,
     KnownLengths,
     check_source,
     read_found_blankets,
     regions_of_source,
 )
+from geoblanket.build.row_tree import FixedLengths
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.roads.places import Places
 from geoblanket.roads.zones import Zones

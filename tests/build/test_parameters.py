@@ -11,8 +11,7 @@ import pytest
 from geoblanket.build.config import BuildConfig
 from geoblanket.build.validation import Parameters, WrongParametersError
 from geoblanket.errors import ParameterError
-from geoblanket.evaluate.experiment import Experiment
-from geoblanket.evaluate.settings import Setting
+from geoblanket.lab.evaluate.experiment import Experiment, Setting
 
 ODD: tuple[Any, ...] = (
     None, True, 0, -1, 10**30, 10**400, -(10**400), 1.5, math.nan, math.inf, -math.inf, "", "x", "inf", "a" * 1000, [],
@@ -20,7 +19,7 @@ ODD: tuple[Any, ...] = (
     date(2020, 1, 1), Path("x"), b"x",
 )  # fmt: skip
 NEEDED: tuple[tuple[type[Parameters], dict[str, Any]], ...] = (
-    (BuildConfig, {}),
+    (BuildConfig, {"epsilon": 2.0}),
     (Setting, {"methods": ("lp",), "epsilon": 1.0}),
     (Experiment, {"name": "a", "title": "b", "settings": ()}),
 )
@@ -29,9 +28,7 @@ NEEDED: tuple[tuple[type[Parameters], dict[str, Any]], ...] = (
 @pytest.mark.parametrize(
     ("model", "needed", "name"), [(model, needed, name) for model, needed in NEEDED for name in model.model_fields]
 )
-def test_whatever_is_given_is_taken_or_refused_in_our_words(
-    model: type[Parameters], needed: dict[str, Any], name: str
-) -> None:
+def test_whatever_is_given_is_taken_or_refused(model: type[Parameters], needed: dict[str, Any], name: str) -> None:
     refusals = []
     for value in ODD:
         try:
@@ -49,7 +46,7 @@ def test_whatever_is_given_is_taken_or_refused_in_our_words(
 def test_a_changed_copy_is_checked_again() -> None:
     setting = Setting(methods=("lp",), epsilon=1.0)
     assert setting.replaced(epsilon=2).epsilon == 2.0
-    with pytest.raises(ParameterError, match="epsilon must be from 1e-06 to 1000, got 0"):
+    with pytest.raises(ParameterError, match="epsilon must be greater than or equal to"):
         setting.replaced(epsilon=0)
     with pytest.raises(ParameterError, match=r"unknown key 'epsilo' \(did you mean 'epsilon'\?\)"):
         setting.replaced(epsilo=1)

@@ -16,11 +16,12 @@ from geoblanket.build.row_tree import reach_radius_m
 from geoblanket.build.rows import ZoneRows, make_problem, make_rows
 from geoblanket.errors import ParameterError
 from geoblanket.loss.standard import StraightLine
-from geoblanket.mechanism import BundledMechanism, load_bundle, optimise, save_bundle
+from geoblanket.mechanism import BundledMechanism, optimise, save_bundle
 from geoblanket.mechanism.problem import NEVER_MM
 from geoblanket.mobility.histories import HistoryCounts
 from geoblanket.roads.places import Places
 from tests.build.worlds import counted, grid, no_steps, places_at, straight_on
+from tests.mechanism.bundles import load_zones
 
 TOWN = grid(5, 4)
 ZONE = np.array([5, 6, 7, 8, 10, 11, 12, 13], np.int32)
@@ -64,7 +65,6 @@ def zones(draw: st.DrawFn) -> tuple[Places, np.ndarray, HistoryCounts, dict[str,
         "reach_m": float(draw(st.integers(0, 1500))),
         "history_weights": tuple(draw(st.sampled_from([0.0, 0.25, 1.0, 3.7, math.inf])) for _ in range(3)),
         "max_rows": draw(st.integers(1, 60)),
-        "min_count": draw(st.integers(1, 4)),
         "lengths": lengths,
     }
     return places, np.array(zone, np.int32), no_steps(3) if steps is None else counted(steps), options
@@ -159,7 +159,7 @@ def test_a_bundle_of_all_zones_passes_its_own_check(context: str, tmp_path: Path
             )
         )
     save_bundle(tmp_path / "b", parts, version=1, places_e7=rows.places_e7)
-    loaded = load_bundle(tmp_path / "b").get("1", "all day")
+    loaded = load_zones(tmp_path / "b").get("1", "all day")
     assert np.array_equal(loaded.mechanism.distance_mm, rows.distance_mm)
 
 
@@ -274,7 +274,6 @@ def test_the_unreduced_problem_must_be_small() -> None:
         {"history_weights": ()},
         {"history_weights": (1.0,), "context": "markov:2"},
         {"max_rows": 0},
-        {"min_count": 0},
         {"reach_m": -1.0},
         {"reach_m": math.nan},
     ],

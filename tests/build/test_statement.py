@@ -15,8 +15,8 @@ from geoblanket._tables import write_table
 from geoblanket._training import NOBODY, WALKS, Training
 from geoblanket.blanket.discovery import DiscoveryOptions, discover
 from geoblanket.blanket.findings import scan_findings
-from geoblanket.blanket.predictor import Predictor
-from geoblanket.blanket.predictor_file import load_predictor, save_predictor
+from geoblanket.blanket.models import NetworkOptions
+from geoblanket.blanket.predictor import Predictor, load_predictor, save_predictor
 from geoblanket.blanket.training import train
 from geoblanket.build.building import build_bundle
 from geoblanket.build.config import BuildConfig
@@ -74,8 +74,19 @@ def test_the_statement_of_the_walks_goes_into_bundle_record_and_report(
         app,
         [
             *("build", "--walks", str(walks), "--roads", str(world[1]), "--out", str(out), "--epsilon", "4"),
-            *("--order", "1", "--max-rows", "25", "--max-places", "20", "--gap", "0.2", "--loss", "straight"),
-            *("--workers", "1", "--json"),
+            *(
+                "--set",
+                "order=1",
+                "--set",
+                "max_rows=25",
+                "--set",
+                "max_places=20",
+                "--set",
+                "gap=0.2",
+                "--set",
+                "loss=straight",
+            ),
+            *("--set", "workers=1", "--json"),
         ],
     )
     assert result.exit_code == 0, result.output
@@ -150,7 +161,7 @@ def test_findings_and_predictors_have_the_statement_of_their_walks(world: tuple[
     discover(world[0], world[1], options, out=tmp_path / "bare", workers=1)
     assert "training" not in scan_findings(tmp_path / "bare")[1]
     for name, training in (("private", promised()), ("bare", None)):
-        predictor = train(found(tmp_path / name, training), most_epochs=5).predictor
+        predictor = train(found(tmp_path / name, training), network=NetworkOptions(most_epochs=5)).predictor
         save_predictor(predictor, tmp_path / f"{name}.blanket")
         loaded = load_predictor(tmp_path / f"{name}.blanket")
         assert loaded.origin == predictor.origin
@@ -160,7 +171,7 @@ def test_findings_and_predictors_have_the_statement_of_their_walks(world: tuple[
 
 
 def test_a_predictor_cannot_promise_more_than_its_noise_allows(tmp_path: Path) -> None:
-    predictor = train(found(tmp_path / "f", promised()), most_epochs=5).predictor
+    predictor = train(found(tmp_path / "f", promised()), network=NetworkOptions(most_epochs=5)).predictor
     origin = replace(predictor.origin, training=Training("private", replace(promise(), epsilon=0.5)))
     save_predictor(Predictor(predictor.encoding, predictor.network, origin), tmp_path / "p")
     with pytest.raises(InputError, match="cannot be true"):

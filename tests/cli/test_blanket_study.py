@@ -11,7 +11,18 @@ from geoblanket.errors import InputError, OutputError, ParameterError
 from tests.blanket.quick_test import use_quick_test
 from tests.blanket.worlds import square, wandering, write_world
 
-QUICK = ["--test", "quick", "--workers", "1", "--largest", "2", "--smallest-group", "60", "--permutations", "19"]
+QUICK = [
+    "--set",
+    "test=quick",
+    "--set",
+    "workers=1",
+    "--set",
+    "largest=2",
+    "--set",
+    "smallest_group=60",
+    "--set",
+    "permutations=19",
+]
 
 
 @pytest.fixture
@@ -23,22 +34,23 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_study_from_the_command_line(files: list[str], tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["blanket", "study", *files, *QUICK, "--paper", "rome", "--json"])
+    result = CliRunner().invoke(app, ["blanket", "study", *files, *QUICK, "--set", "paper=rome"])
     assert result.exit_code == 0, result.output
-    summary = json.loads(result.stdout)
+    summary = json.loads((tmp_path / "study" / "study.json").read_text())
+    assert "correlation with speed" in result.stdout
     assert summary["summary"][0].startswith("300 walks")
     assert (tmp_path / "study" / "report.html").is_file()
     assert "Report written to" in result.stderr
     assert "correlation with speed" in {claim["topic"] for claim in summary["claims"]}
     (tmp_path / "study" / "report.html").unlink()  # as if it had been interrupted
-    error = CliRunner().invoke(app, ["blanket", "study", *files, *QUICK, "--alpha", "0.01"]).exception
+    error = CliRunner().invoke(app, ["blanket", "study", *files, *QUICK, "--set", "alpha=0.01"]).exception
     assert isinstance(error, OutputError)
     assert f"{tmp_path / 'study'}: has findings of another study" in str(error)
 
 
 def test_wrong_files_and_cities_are_errors(files: list[str], tmp_path: Path) -> None:
     assert isinstance(
-        CliRunner().invoke(app, ["blanket", "study", *files, *QUICK, "--paper", "paris"]).exception, ParameterError
+        CliRunner().invoke(app, ["blanket", "study", *files, *QUICK, "--set", "paper=paris"]).exception, ParameterError
     )
     swapped = ["--walks", files[3], "--roads", files[1], *files[4:]]
     assert isinstance(CliRunner().invoke(app, ["blanket", "study", *swapped, *QUICK]).exception, InputError)

@@ -29,31 +29,18 @@ def run(*arguments: object) -> tuple[int, str, str, BaseException | None]:
     return result.exit_code, result.stdout, result.stderr, result.exception
 
 
-def test_init_writes_every_parameter(tmp_path: Path) -> None:
-    code, _, talk, _ = run("build", "--init", tmp_path / "city.toml")
+def settings(*given: str) -> list[str]:
+    return [word for setting in given for word in ("--set", setting)]
+
+
+def test_help_on_settings_is_a_configuration(tmp_path: Path) -> None:
+    code, text, _, _ = run("build", "--set", "help")
     assert code == 0
-    assert "Written to" in talk
+    (tmp_path / "city.toml").write_text(text)
     assert read_config(tmp_path / "city.toml", epsilon=2.0) == BuildConfig(epsilon=2.0)
-
-
-def test_help_and_defaults_are_those_of_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "400")
-    code, text, _, _ = run("build", "--help")
-    assert code == 0
-    for name in (
-        "epsilon",
-        "history_weights",
-        "context",
-        "order",
-        "refine",
-        "gap",
-        "time_limit_s",
-        "max_rows",
-        "time_zone",
-    ):
-        assert str(BuildConfig.model_fields[name].description) in text
-    for default in ("(1.0,0.5,0.25)", "(blanket)", "(0.01)", "(900)", "(UTC)"):
-        assert f"[default: {default}]" in text
+    for field in BuildConfig.model_fields.values():
+        assert str(field.description) in text
+    assert "Address of a Dask scheduler" in text
 
 
 def test_a_bundle_from_a_file_and_flags(world: tuple[Path, Path], tmp_path: Path) -> None:
@@ -61,9 +48,10 @@ def test_a_bundle_from_a_file_and_flags(world: tuple[Path, Path], tmp_path: Path
         '[privacy]\nepsilon = 3.0\n[loss]\nloss = "straight"\n[search]\ngap = 0.2\n[zones]\nmax_places = 20\n'
     )
     given = ("build", "--config", tmp_path / "city.toml", "--walks", world[WALKS], "--roads", world[ROADS])
-    flags = ("--epsilon", 4, "--order", 1, "--max-rows", 25, "--regimes", "day=6-21;night=22-23,0-5", "--workers", 1)
+    hours = f"hours={{day={[*range(6, 22)]},night=[22,23,0,1,2,3,4,5]}}"
+    flags = settings("order=1", "max_rows=25", "workers=1", hours, "history_weights=[0.5]")
     out = tmp_path / "city.bundle"
-    code, result, talk, _ = run(*given, *flags, "--history-weights", "0.5", "--out", out, "--json")
+    code, result, talk, _ = run(*given, "--epsilon", 4, *flags, "--out", out, "--json")
     assert code == 0, talk
     facts = json.loads(result)
     assert facts["config"]["privacy"] == {"epsilon": 4.0, "eta_km": 5.0, "history_weights": [0.5]}
@@ -80,7 +68,7 @@ def test_a_bundle_from_a_file_and_flags(world: tuple[Path, Path], tmp_path: Path
         assert replace(record, config=config).blanket == words
     code, result, _, _ = run("verify", out)
     assert code == 0
-    assert "at most e^(4·d) times" in result
+    assert "changes the odds between two histories" in result
     code, result, _, _ = run("show", out, "--json")
     assert json.loads(result)["clock"] == {
         "interval_s": 30.0,
@@ -93,15 +81,15 @@ def test_a_bundle_from_a_file_and_flags(world: tuple[Path, Path], tmp_path: Path
 def test_a_table_for_people(world: tuple[Path, Path], tmp_path: Path) -> None:
     out = save_located(tmp_path / "a.bundle", version=3)
     code, result, talk, _ = run(
-        "build", "--walks", world[WALKS], "--roads", world[ROADS], "--out", out, "--order", 1,
-        "--epsilon", 2, "--max-rows", 25, "--max-places", 20, "--gap", 0.2, "--loss", "straight", "--compare",
-        "--workers", 1, "--overwrite",
+        "build", "--walks", world[WALKS], "--roads", world[ROADS], "--out", out, "--epsilon", 2,
+        *settings("order=1", "max_rows=25", "max_places=20", "gap=0.2", "loss=straight", "compare=true", "workers=1"),
+        "--overwrite",
     )  # fmt: skip
     assert code == 0, talk
     for words in (
-        "expected loss",
-        "without context",
-        "context gains",
+        "loss is",
+        "context free loss",
+        "held out gain",
         "Zones and regimes",
         "all day",
         "fixed past of 1 place",
@@ -112,17 +100,6 @@ def test_a_table_for_people(world: tuple[Path, Path], tmp_path: Path) -> None:
     assert "7.4 at 1 km" in talk
     assert "discloses the zone" in talk
     assert "are promised nothing: the mechanisms were learned without privacy for those in the traces." in talk
-
-
-def test_a_second_stage(world: tuple[Path, Path], tmp_path: Path) -> None:
-    code, result, talk, _ = run(
-        "build", "--walks", world[WALKS], "--roads", world[ROADS], "--out", tmp_path / "a.bundle", "--context", "none",
-        "--epsilon", 4, "--max-places", 10, "--gap", 0.2, "--loss", "straight", "--refine", 1, "--workers", 1,
-    )  # fmt: skip
-    assert code == 0, talk
-    assert "blanket none: the present place alone decides" in " ".join(result.split())
-    assert "the second stage gains, in design" in result
-    assert "the same rows without a first stage" in result
 
 
 @pytest.mark.parametrize("epsilon", [1000, 20.1, 0.001, -1])
@@ -139,21 +116,22 @@ def test_an_epsilon_that_devices_refuse_is_refused_before_any_work(tmp_path: Pat
 def test_what_is_missing_or_wrong_is_told(world: tuple[Path, Path], tmp_path: Path) -> None:
     code, _, talk, _ = run("build", "--walks", world[WALKS])
     assert code == 2
-    assert "--roads, --out" in talk
-    given = ("build", "--walks", world[WALKS], "--roads", world[ROADS], "--out", tmp_path / "a.bundle")
+    assert "--roads" in talk
+    given = ("build", "--walks", world[WALKS], "--roads", world[ROADS], "--out", tmp_path / "a.bundle", "--epsilon", 2)
     for flags, words in (
-        (("--history-weights", "1;2"), "numbers with commas"),
-        (("--regimes", "day=six"), "names with hours"),
-        (("--regimes", "day=6-21"), "every hour"),
-        (("--loss", "money"), "loss must be travel, time, straight or nearest"),
-        (("--context", "none", "--order", 1, "--gap", 2), "order needs the context blanket"),
-        (("--context", "none", "--order", 1, "--gap", 2), "gap must be"),
+        (("--model", "a"), "either --walks or --model"),
+        (settings("history_weights=1;2"), "history_weights must be a list"),
+        (settings("hours={day=[6,7]}"), "every hour"),
+        (settings("max_row=2"), "There is no setting 'max_row'. Did you mean 'max_rows'? The settings are"),
+        (("--set", "loss=money"), "'loss' must be one of travel, time, straight, nearest"),
+        (settings("context=none", "order=1"), "order needs the context blanket"),
+        (settings("context=none", "order=1", "gap=2"), "gap must be"),
     ):
         *_, error = run(*given, *flags)
         assert isinstance(error, ParameterError)
         assert words in str(error)
     assert list(tmp_path.iterdir()) == []
     save_located(tmp_path / "a.bundle", version=3)
-    *_, error = run(*given, "--epsilon", 2, "--overwrite", "--bundle-version", 3)
+    *_, error = run(*given, "--overwrite", "--set", "version=3")
     assert isinstance(error, ParameterError)
     assert "must be greater than 3" in str(error)

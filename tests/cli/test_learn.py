@@ -18,9 +18,7 @@ import pytest
 from geoblanket._files import sha256_file
 from geoblanket._tables import scan_table, write_table
 from geoblanket._training import training_of
-from geoblanket.cli import learn as cli_learn
 from geoblanket.learning import private
-from geoblanket.learning.from_released import DEFAULT_ROUNDS
 from geoblanket.learning.spending import TrainingAccount, TrainingLedger
 from geoblanket.mechanism import load_bundle
 from geoblanket.mechanism.bundle.storage import save_lattice
@@ -29,9 +27,10 @@ from geoblanket.roads.graph import RoadGraph
 from geoblanket.tracking.motion_model import MotionModel
 from geoblanket.tracking.table import TRACKED_CELLS_SCHEMA
 from tests.cli.test_lattice import run
+from tests.mechanism.bundles import load_lattice
 from tests.release.worlds import save_walks
 from tests.roads.graphs import grid_graph
-from tests.service.city_lattices import save_city
+from tests.serve.service.city_lattices import save_city
 from tests.tracking.lattice_reports import SLOT, cells_near, near_model, save_cells
 
 GRAPH = grid_graph(6, 8, step_deg=0.004)
@@ -83,7 +82,7 @@ def test_private_model_states_its_promise_and_what_is_left(folder: Path) -> None
 
 
 def test_tables_tell_each_part_and_its_cost(folder: Path) -> None:
-    code, text, talk, error = learn("--order", 1, "--units", 9)
+    code, text, talk, error = learn("--set", "order=1", "--set", "units=9")
     assert code == 0, (talk, error)
     promise = MotionModel.load(folder / "m").training.promise
     assert promise is not None
@@ -92,12 +91,12 @@ def test_tables_tell_each_part_and_its_cost(folder: Path) -> None:
     for part in promise.parts:
         assert f"{part.rho:.4g}" in text
     assert "What was counted, and the noise that was added" in text
-    assert "size of the model" in text
+    assert "bytes" in text
     assert run("verify", "m")[0] == 0
 
 
 def test_learnings_add_up_until_the_total(folder: Path) -> None:
-    assert learn("--total-epsilon", 2)[0] == 0
+    assert learn("--set", "total_epsilon=2")[0] == 0
     first = MotionModel.load(folder / "m").training.promise
     assert learn(epsilon=1.5)[0] == 0
     second = MotionModel.load(folder / "m").training.promise
@@ -110,20 +109,20 @@ def test_learnings_add_up_until_the_total(folder: Path) -> None:
     assert code == 1
     assert "is spent in 2 learning(s)" in str(error)
     assert (folder / "m").read_bytes() == model
-    code, _, _, error = learn("--total-epsilon", 8)
-    assert "add --raise-total" in str(error)
-    assert learn("--total-epsilon", 8, "--raise-total")[0] == 0
+    code, _, _, error = learn("--set", "total_epsilon=8")
+    assert "add raise_total=true" in str(error)
+    assert learn("--set", "total_epsilon=8", "--set", "raise_total=true")[0] == 0
     assert len(account().learnings) == 3
 
 
 def test_ledger_can_be_elsewhere(folder: Path) -> None:
-    assert learn("--ledger", "spent.json")[0] == 0
+    assert learn("--set", "ledger=spent.json")[0] == 0
     assert not (folder / "walks.parquet.spent.json").exists()
     assert len(TrainingLedger("spent.json").account().learnings) == 1  # type: ignore[union-attr]
 
 
 def test_by_trip_vehicles_are_promised_nothing_in_total(folder: Path) -> None:
-    code, _, talk, error = learn("--unit", "trip")
+    code, _, talk, error = learn("--set", "unit=trip")
     assert code == 0, (talk, error)
     promise = MotionModel.load(folder / "m").training.promise
     assert promise is not None
@@ -142,33 +141,33 @@ def test_without_names_of_vehicles_the_caller_has_to_choose_the_trip(folder: Pat
     code, _, _, error = learn()
     assert code == 1
     assert "a walk names no vehicle" in str(error)
-    assert "learn with --unit trip" in str(error)
+    assert "learn with unit=trip" in str(error)
     assert TrainingLedger.beside("walks.parquet").account() is None
-    code, _, talk, error = learn("--unit", "trip")
+    code, _, talk, error = learn("--set", "unit=trip")
     assert code == 0, (talk, error)
     assert "for each trip" in talk.splitlines()[-1]
 
 
 @pytest.mark.parametrize(("options", "words"), [
-    (("--delta", 0.2, "--units", 7), "too weak for 7 vehicles"),
-    (("--delta", 0), "δ of learning must be more than 0"),
-    (("--delta", 0.03, "--unit", "trip", "--units", 42), "too weak for 42 trips"),
-    (("--units", 1), "number of units must be 2 or more"),
+    (("--set", "delta=0.2", "--set", "units=7"), "too weak for 7 vehicles"),
+    (("--set", "delta=0"), "δ of learning must be more than 0"),
+    (("--set", "delta=0.03", "--set", "unit=trip", "--set", "units=42"), "too weak for 42 trips"),
+    (("--set", "units=1"), "number of units must be 2 or more"),
     (("--epsilon-train", 0), "ε of learning must be more than 0"),
     (("--epsilon-train", -1), "ε of learning must be more than 0"),
     (("--epsilon-train", "nan"), "ε of learning must be more than 0"),
     (("--epsilon-train", 65), "at most 64"),
     (("--epsilon-train", 9), "The total was stated to be 8"),
-    (("--total-epsilon", 0), "total ε of learnings"),
+    (("--set", "total_epsilon=0"), "total ε of learnings"),
     (("--out", "absent/m"), "does not exist"),
-    (("--ledger", "absent/l"), "does not exist"),
-    (("--ledger", "walks.parquet"), "is damaged or was edited"),
+    (("--set", "ledger=absent/l"), "does not exist"),
+    (("--set", "ledger=walks.parquet"), "is damaged or was edited"),
     (("--roads", "absent.roads"), "no such file"),
     (("--walks", "absent.parquet"), "no such file"),
     (("--walks", "city.roads"), "not a table of walks"),
     (("--released", "r.parquet"), "either --walks or --released"),
     (("--bundle", "b"), "--bundle is for learning with --released"),
-    (("--rounds", 3), "--rounds is for learning with --released"),
+    (("--set", "rounds=3"), "rounds is for learning with --released"),
 ])  # fmt: skip
 def test_bad_input_is_refused_in_words_before_anything_is_spent(
     folder: Path, options: tuple[object, ...], words: str
@@ -187,10 +186,10 @@ def test_bad_input_is_refused_in_words_before_anything_is_spent(
     (("--released", "r", "--roads", "city.roads"), "needs --bundle"),
     (("--released", "r", "--bundle", "b"), "either --start or --roads"),
     (("--released", "r", "--bundle", "b", "--start", "s", "--roads", "city.roads"), "either --start or --roads"),
-    (("--released", "r", "--bundle", "b", "--start", "s", "--order", 1), "A model has its own"),
+    (("--released", "r", "--bundle", "b", "--start", "s", "--set", "order=1"), "A model has its own"),
     (("--released", "r", "--epsilon-train", 1), "--epsilon-train is for learning with --walks"),
-    (("--released", "r", "--raise-total"), "--raise-total is for learning with --walks"),
-    (("--released", "r", "--units", 7), "--units is for learning with --walks"),
+    (("--released", "r", "--set", "raise_total=true"), "raise_total is for learning with --walks"),
+    (("--released", "r", "--set", "units=7"), "units is for learning with --walks"),
 ])  # fmt: skip
 def test_options_that_do_not_go_together(folder: Path, options: tuple[object, ...], words: str) -> None:
     code, _, _, error = run("learn", *options, "--out", "m")
@@ -242,7 +241,8 @@ main()
 """
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+# A polite kill ends like Ctrl-C.
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_learning_that_is_ended_writes_nothing_and_counts(folder: Path, how: signal.Signals) -> None:
     assert hasattr(private, "noisy")
     arguments = ["learn", "--walks", "walks.parquet", "--roads", "city.roads", "--epsilon-train", "1", "--out", "m"]
@@ -298,9 +298,9 @@ def reports(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return tmp_path
 
 
-@pytest.mark.parametrize("start", [("--start", "start.model"), ("--roads", "city.roads", "--order", 1)])
+@pytest.mark.parametrize("start", [("--start", "start.model"), ("--roads", "city.roads", "--set", "order=1")])
 def test_from_released_reports_nothing_more_is_spent(reports: Path, start: tuple[object, ...]) -> None:
-    given = ("--released", "released.parquet", "--bundle", "city.bundle", *start, "--rounds", 2)
+    given = ("--released", "released.parquet", "--bundle", "city.bundle", *start, "--set", "rounds=2")
     code, text, talk, error = run("learn", *given, "--out", "m", "--json")
     assert code == 0, (talk, error)
     facts, model = json.loads(text), MotionModel.load(reports / "m")
@@ -323,21 +323,32 @@ def test_from_released_reports_nothing_more_is_spent(reports: Path, start: tuple
 
 
 def test_reports_that_were_learned_from_are_named_by_walks_and_bundles_of_the_model(reports: Path) -> None:
-    given = ("--released", "released.parquet", "--bundle", "city.bundle", "--roads", "city.roads", "--order", 1)
-    assert run("learn", *given, "--rounds", 1, "--spacing", 0, "--out", "m")[0] == 0
+    given = ("--released", "released.parquet", "--bundle", "city.bundle", "--roads", "city.roads", "--set", "order=1")
+    assert run("learn", *given, "--set", "rounds=1", "--set", "spacing_m=0", "--out", "m")[0] == 0
     stated = MotionModel.load(reports / "m").training
     code, _, talk, error = run(
-        *("sample", "--model", "m", "--roads", "city.roads", "--out", "w.parquet", "--trips", 300)
+        *("sample", "--model", "m", "--roads", "city.roads", "--out", "w.parquet", "--set", "trips=300")
     )
     assert code == 0, (talk, error)
     assert "released reports, ε = 4 per km" in talk
     assert training_of(scan_walks("w.parquet")[1]) == stated
     code, _, talk, error = run(
-        *("build", "--model", "m", "--roads", "city.roads", "--out", "z.bundle", "--epsilon", 4, "--order", 1),
-        *("--max-rows", 25, "--max-places", 20, "--gap", 0.2, "--loss", "straight", "--workers", 1),
+        *("build", "--model", "m", "--roads", "city.roads", "--out", "z.bundle", "--epsilon", 4, "--set", "order=1"),
+        *(
+            "--set",
+            "max_rows=25",
+            "--set",
+            "max_places=20",
+            "--set",
+            "gap=0.2",
+            "--set",
+            "loss=straight",
+            "--set",
+            "workers=1",
+        ),
     )
     assert code == 0, (talk, error)
-    assert "People's released reports were learned from" in talk
+    assert "Released reports were learned from" in talk
     assert load_bundle("z.bundle").training == stated
     for command in ("verify", "show"):
         code, text, *_ = run(command, "z.bundle")
@@ -346,19 +357,15 @@ def test_reports_that_were_learned_from_are_named_by_walks_and_bundles_of_the_mo
         assert "nothing was learned from anyone" not in text.lower()
 
 
-def test_rounds_are_those_of_the_library() -> None:
-    assert cli_learn._ROUNDS == DEFAULT_ROUNDS
-
-
 def test_step_is_the_interval_of_the_reports(reports: Path) -> None:
-    spec = load_bundle("city.bundle").lattice
+    spec = load_lattice("city.bundle").lattice
     assert spec is not None
     save_lattice(Path("minutes.bundle"), spec.spec, version=1, interval_s=60)
     bundle = load_bundle("minutes.bundle")
     save_cells(
         reports / "r", bundle, [("v", SLOT + t, 4000) for t in range(5)], {"bundle": bundle.sha256, "interval_s": 60.0}
     )
-    given = ("--released", "r", "--bundle", "minutes.bundle", "--rounds", 1, "--out", "m")
+    given = ("--released", "r", "--bundle", "minutes.bundle", "--set", "rounds=1", "--out", "m")
     code, _, talk, error = run("learn", *given, "--roads", "city.roads")
     assert code == 0, (talk, error)
     assert MotionModel.load("m").interval_s == 60
@@ -370,9 +377,9 @@ def test_step_is_the_interval_of_the_reports(reports: Path) -> None:
 def test_start_with_a_promise_keeps_it(reports: Path) -> None:
     walks = [[(start + step) % 25 for step in range(10)] for start in range(42)]
     save_walks(reports / "walks.parquet", walks, roads=RoadGraph.load(reports / "city.roads").identity)
-    assert learn("--delta", 1e-7)[0] == 0
+    assert learn("--set", "delta=1e-7")[0] == 0
     promised = MotionModel.load(reports / "m").training
-    given = ("--released", "released.parquet", "--bundle", "city.bundle", "--start", "m", "--rounds", 1)
+    given = ("--released", "released.parquet", "--bundle", "city.bundle", "--start", "m", "--set", "rounds=1")
     code, _, talk, error = run("learn", *given, "--out", "m2")
     assert code == 0, (talk, error)
     both = MotionModel.load(reports / "m2").training

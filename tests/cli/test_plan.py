@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from geoblanket.cli.main import app
 from geoblanket.errors import ParameterError, UnmetPlanError
 from geoblanket.mechanism import load_bundle
+from geoblanket.mechanism.bundle.storage import LatticeBundle
 from geoblanket.release import Device
 from tests.planning.worlds import walking
 
@@ -35,7 +36,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def facts(model: Path) -> dict[str, Any]:
-    code, text, talk, _ = run("plan", "--model", model, "--home", 350, "--hour", 240, "--trips", 40, "--json")
+    code, text, talk, _ = run("plan", "--model", model, "--home", 350, "--hour", 240, "--set", "trips=40", "--json")
     assert code == 0, talk
     found: dict[str, Any] = json.loads(text)
     return found
@@ -67,7 +68,7 @@ def test_the_commands_that_are_printed_make_what_was_planned(
         home = f"{lat}, {lon}\n".encode()  # which only the fence asks for
         subprocess.run(command, shell=True, check=True, capture_output=True, input=home)  # noqa: S602 - as a person would
     chosen, bundle = facts["recommended"], load_bundle("city.bundle")
-    assert bundle.lattice is not None
+    assert isinstance(bundle, LatticeBundle)
     assert (bundle.lattice.epsilon, bundle.lattice.hold_m) == (chosen["epsilon_per_km"], facts["hold_m"])
     assert bundle.needed_clock().interval_s == chosen["interval_s"]
     # Two hours of the planned reports away from home, further apart than hold reaches, and none is refused.
@@ -84,7 +85,7 @@ def test_a_command_runs_whatever_is_there_and_wherever_the_program_is(
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     for name in ("city.bundle", "city-2.bundle", "car.ledger.count"):
         (tmp_path / name).touch()
-    code, text, talk, _ = run("plan", "--model", model, "--hour", 480, "--trips", 40)
+    code, text, talk, _ = run("plan", "--model", model, "--hour", 480, "--set", "trips=40")
     assert code == 0, talk
     lattice, ledger, fence = (line.strip() for line in text.partition("To do so:\n")[2].splitlines())
     assert lattice.startswith(f"{sys.executable} -m geoblanket lattice --area=")
@@ -97,7 +98,7 @@ def test_a_command_runs_whatever_is_there_and_wherever_the_program_is(
 
 def test_a_person_reads_words_tables_and_commands(model: Path, tmp_path: Path) -> None:
     code, text, talk, _ = run(
-        "plan", "--model", model, "--hour", 480, "--trips", 40, "--picture", tmp_path / "plan.png"
+        "plan", "--model", model, "--hour", 480, "--set", "trips=40", "--picture", tmp_path / "plan.png"
     )
     assert code == 0, talk
     assert text.startswith("Report every ")
@@ -120,7 +121,7 @@ def test_a_person_reads_words_tables_and_commands(model: Path, tmp_path: Path) -
         (("--hour", 60), "either --roads or --model"),
         (("--model", "MODEL", "--roads", "MODEL", "--hour", 60), "either --roads or --model"),
         (("--model", "MODEL", "--walks", "MODEL", "--hour", 60), "need --roads"),
-        (("--model", "MODEL", "--hour", 60, "--error", 0), "must be above 0 m"),
+        (("--model", "MODEL", "--hour", 60, "--set", "error_m=0"), "must be above 0 m"),
         (("--model", "MODEL", "--hour", 60, "--picture", "plan.txt"), "must end in .png"),
     ],
 )
@@ -132,7 +133,7 @@ def test_wrong_options_are_refused(model: Path, arguments: tuple[object, ...], m
 
 
 def test_what_no_schedule_meets_is_refused_with_what_would(model: Path) -> None:
-    code, _, _, error = run("plan", "--model", model, "--hour", 60, "--error", 150, "--trips", 30)
+    code, _, _, error = run("plan", "--model", model, "--hour", 60, "--set", "error_m=150", "--set", "trips=30")
     assert code == 1
     assert isinstance(error, UnmetPlanError)
     assert "The least budgets that would do, all enlarged alike: --hour" in str(error)

@@ -7,11 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from geoblanket.cli.main import app
-from geoblanket.cli.roads import _COUNTED
 from geoblanket.errors import InputError, OutputError, ParameterError
 from geoblanket.roads.graph import RoadGraph
-from geoblanket.roads.importer import import_roads
-from tests.roads.samples import Way, osm_xml
+from tests.roads.samples import osm_xml
 
 runner = CliRunner()
 
@@ -40,7 +38,7 @@ def test_import_tells_what_it_made_and_dropped(osm: Path, tmp_path: Path) -> Non
 
 
 def test_import_keeps_all_where_asked(osm: Path, tmp_path: Path) -> None:
-    result = json.loads(run("import", osm, "-o", tmp_path / "some.roads", "--keep-all", "--json"))
+    result = json.loads(run("import", osm, "-o", tmp_path / "some.roads", "--set", "keep_all=true", "--json"))
     assert result["nodes"] == 6
     assert "unconnected_nodes" not in result["dropped"]
 
@@ -48,7 +46,7 @@ def test_import_keeps_all_where_asked(osm: Path, tmp_path: Path) -> None:
 def test_tables_for_people(osm: Path, tmp_path: Path) -> None:
     out = tmp_path / "some.roads"
     imported = run("import", osm, "--out", out)
-    assert "dropped: nodes outside the connected part" in imported
+    assert "unconnected nodes" in imported
     told = run("info", out)
     assert "residential" in told
     assert RoadGraph.load(out).identity[:16] in told
@@ -67,30 +65,10 @@ def test_export(osm: Path, tmp_path: Path) -> None:
     out = tmp_path / "some.roads"
     run("import", osm, "--out", out)
     run("export", out, "--to", tmp_path / "roads.geojson")
-    run("export", out, "--to", tmp_path / "nodes.parquet", "--part", "nodes")
+    run("export", out, "--to", tmp_path / "roads.parquet")
     assert len(json.loads((tmp_path / "roads.geojson").read_text())["features"]) == 6
     with pytest.raises(ParameterError, match="must end in"):
         run("export", out, "--to", tmp_path / "roads.shp")
-
-
-def test_every_count_has_a_name_for_people(tmp_path: Path) -> None:
-    odd_ways: list[Way] = [
-        ([1, 2, 2, 99, 3], {"maxspeed": "fast"}),
-        ([1, 2], {"access": "no"}),
-        ([1, 2], {"area": "yes"}),
-        ([1, 2], {"service": "alley"}),
-        ([1], {}),
-        ([2, 1], {}),
-    ]
-    osm, nodes, edges = tmp_path / "odd.osm", tmp_path / "nodes.csv", tmp_path / "edges.csv"
-    osm.write_text(osm_xml(odd_ways))
-    nodes.write_text("id,lat,lon\n1,41,-8\n2,41.1,-8\n")
-    edges.write_text("u,v,length,highway,speed_limit\n1,2,9,path,x\n2,1,9,,\n1,1,9,,\n2,1,9,,\n")
-    for files in ([osm, osm], [nodes, edges]):
-        _, summary = import_roads(files)
-        counted = summary.read | summary.dropped | summary.assumed
-        assert counted.keys() <= _COUNTED.keys()
-        assert sum(count > 0 for count in counted.values()) >= 9
 
 
 def test_nothing_is_written_when_the_input_or_an_output_is_bad(osm: Path, tmp_path: Path) -> None:

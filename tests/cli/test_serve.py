@@ -15,8 +15,8 @@ from geoblanket.cli.main import app
 from geoblanket.errors import GeoblanketError, InputError, LedgerError
 from tests.mechanism.bundles import forge, save_located
 from tests.release.worlds import save_certain
-from tests.service.living import Command
-from tests.service.reporting import here, make_ledger
+from tests.serve.service.living import Command
+from tests.serve.service.reporting import here, make_ledger
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def test_it_serves_and_stops_in_order_whatever_goes_on(town: Path, tmp_path: Pat
         "POST /v1/report HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"
     ).encode()
-    with Command([town, "--ledger", ledger, "--access-log"], python=["-O"]) as command:
+    with Command([town, "--ledger", ledger, "--set", "access_log=true"], python=["-O"]) as command:
         port = int(command.url.rsplit(":", 1)[1])
         with httpx.Client(base_url=command.url) as client:
             facts = client.get("/v1/bundles").json()["bundles"][0]

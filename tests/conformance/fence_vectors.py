@@ -11,9 +11,9 @@ from typing import Any, Final
 import numpy as np
 
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism._testing import predictable_words
 from geoblanket.release.fence import MOST_FENCES, Fence, Fences, point_in_disc
 from tests.conformance.vectors import Json, words_left
+from tests.predictable import predictable_words
 
 _HALF_CIRCLE_E7: Final = 1_800_000_000
 PLACES: Final[dict[str, tuple[float, float, float, float]]] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,12 @@ import numpy as np
 
 from geoblanket._arrayfile import read_arrays, write_arrays
 from geoblanket.errors import GeoblanketError
-from geoblanket.mechanism.bundle.file import MAGIC
-from geoblanket.mechanism.bundle.header import DISCLOSED_BY_HOLD, DISCLOSED_BY_LATTICE
-from geoblanket.mechanism.bundle.lattice_section import LatticeHeader
-from geoblanket.mechanism.bundle.storage import save_lattice
+from geoblanket.mechanism.bundle.header import LatticeHeader, parsed_lattice
+from geoblanket.mechanism.bundle.storage import MAGIC, save_lattice
 from geoblanket.mechanism.lattice.making import Area, make_spec, spec_over
 from geoblanket.mechanism.lattice.plane import Plane
 from geoblanket.mechanism.lattice.spec import LatticeSpec, octant_count
+from geoblanket.mechanism.promise import DISCLOSED_BY_LATTICE
 
 TextEdit = Callable[[str], str]
 Edit = Callable[[dict[str, Any], dict[str, Any]], None]
@@ -95,18 +94,18 @@ def _section(change: Callable[[dict[str, Any]], None]) -> Edit:
     def apply(fields: dict[str, Any], _: dict[str, Any]) -> None:
         change(fields["lattice"])
         try:
-            header = LatticeHeader.parsed(fields["lattice"])
-            fields.update(_following(header))
+            spec, hold_mm = parsed_lattice(fields["lattice"])
+            fields.update(_following(spec, hold_mm))
         except (ValueError, ArithmeticError, GeoblanketError):
             pass  # it is refused for another reason
 
     return apply
 
 
-def _following(header: LatticeHeader) -> dict[str, Any]:
+def _following(spec: LatticeSpec, hold_mm: int) -> dict[str, Any]:
     """Return what the fields beside a lattice must say."""
-    disclosed = DISCLOSED_BY_HOLD if header.hold_mm else DISCLOSED_BY_LATTICE
-    return {"domain": header.domain, "snapping_radius_mm": header.rounding_mm, "disclosed": disclosed}
+    fields = LatticeHeader(version=3, interval_ms=30_000, hold_mm=hold_mm, spec=spec).as_fields()
+    return {name: fields[name] for name in ("domain", "snapping_radius_mm", "disclosed")}
 
 
 TEXTS: dict[str, TextEdit] = {
@@ -320,8 +319,8 @@ def _large(path: Path) -> Iterator[tuple[str, bytes]]:
 
 def _replaced(fields: dict[str, Any], arrays: dict[str, Any], spec: LatticeSpec, changes: dict[str, Any]) -> None:
     other = replace(spec, **changes)
-    header = LatticeHeader.of(other, 0)
-    fields.update(_following(header), lattice=asdict(header))
+    section = LatticeHeader(version=3, interval_ms=30_000, hold_mm=0, spec=other).as_fields()["lattice"]
+    fields.update(_following(other, 0), lattice=section)
     arrays["multipliers"] = other.multipliers
 
 

@@ -18,16 +18,15 @@ import pytest
 
 from geoblanket.errors import GeoblanketError, ParameterError
 from geoblanket.mechanism import load_bundle
-from geoblanket.mechanism._testing import MARKER, MARKER_VALUE
 from geoblanket.mechanism.bundle.storage import Bundle, save_lattice
-from geoblanket.mechanism.lattice.drawing import Drawing
 from geoblanket.mechanism.lattice.lattice import largest_hold_mm
 from geoblanket.mechanism.lattice.making import make_spec
 from geoblanket.mechanism.lattice.plane import Plane
-from geoblanket.mechanism.lattice.spec import LatticeSpec
+from geoblanket.mechanism.lattice.spec import Drawing, LatticeSpec
 from tests.conformance.fence_vectors import drawn_vector
 from tests.conformance.made_bundles import changed_numbers, edited
 from tests.conformance.vectors import FOLDER, encoded, holds, lattice_of
+from tests.predictable import MARKER, MARKER_VALUE
 
 CLIENT = FOLDER.parent
 NODE = shutil.which("node")
@@ -160,7 +159,7 @@ def test_it_can_be_packed() -> None:
 def test_the_installed_package_serves_it() -> None:
     with (FOLDER.parents[2] / "pyproject.toml").open("rb") as file:
         wheel = tomllib.load(file)["tool"]["hatch"]["build"]["targets"]["wheel"]
-    assert wheel["force-include"] == {"clients/javascript/src": "geoblanket/service/device"}
+    assert wheel["force-include"] == {"clients/javascript/src": "geoblanket/serve/service/device"}
     assert (CLIENT / "src" / "index.js").is_file()
 
 

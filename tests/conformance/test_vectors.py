@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from geoblanket.mechanism._testing import MARKER, MARKER_VALUE
-from geoblanket.mechanism.bundle.signing import sign_bundle
+from geoblanket.mechanism.bundle.trust import sign_bundle
 from tests.conformance import made_bundles
 from tests.conformance.fence_vectors import fence_vectors, is_refused
 from tests.conformance.tracking_vectors import CASES, made_model, tracking_vector
 from tests.conformance.vectors import FOLDER, encoded, refusal_of, vector_of
+from tests.predictable import MARKER, MARKER_VALUE
 
 WRITES = os.environ.get("GEOBLANKET_WRITE_VECTORS") == "1"
 

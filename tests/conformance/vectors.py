@@ -16,16 +16,16 @@ import numpy as np
 
 from geoblanket.errors import GeoblanketError, ParameterError, RandomnessError, RefusedError
 from geoblanket.mechanism import load_bundle
-from geoblanket.mechanism._testing import predictable_words
 from geoblanket.mechanism.bundle.policy import ANYTHING
-from geoblanket.mechanism.bundle.storage import Bundle
-from geoblanket.mechanism.lattice.drawing import Drawing
+from geoblanket.mechanism.bundle.storage import Bundle, LatticeBundle
 from geoblanket.mechanism.lattice.lattice import Lattice
+from geoblanket.mechanism.lattice.spec import Drawing
 from geoblanket.mechanism.sampling import random_word
 from geoblanket.release.budget import Budget
 from geoblanket.release.device import Device
 from geoblanket.release.fence import Fence, Fences
 from geoblanket.release.inputs import checked_location_e7
+from tests.predictable import predictable_words
 
 FOLDER: Final = Path(__file__).parents[2] / "clients/javascript/conformance"
 START: Final = 1_719_792_000
@@ -46,7 +46,7 @@ def loaded(text: str) -> Bundle:
 
 def lattice_of(bundle: Bundle) -> Lattice:
     """Return the lattice that every bundle here has."""
-    assert bundle.lattice is not None
+    assert isinstance(bundle, LatticeBundle)
     return bundle.lattice
 
 

@@ -14,14 +14,13 @@ import osmium
 import polars as pl
 
 from geoblanket._tables import write_table
-from geoblanket.blanket.predictor import Predictor
-from geoblanket.blanket.predictor_file import save_predictor
+from geoblanket.blanket.predictor import Predictor, save_predictor
 from geoblanket.build.config import example_config
 from geoblanket.learning.noise import TrainingBudget
 from geoblanket.learning.spending import TrainingLedger
 from geoblanket.mechanism.bundle.storage import Bundle, load_bundle, save_bundle, save_lattice
 from geoblanket.release import Budget, Device, Ledger
-from geoblanket.release.lattice_bulk import perturb_points
+from geoblanket.release.bulk import perturb_points
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
 from geoblanket.roads.regions import RegionGrid
@@ -103,9 +102,7 @@ def make_seeds(folder: Path) -> Seeds:
     graph.save(seeds.roads)
     walks = [[(start + step) % 24 for step in range(12)] for start in range(6)]
     save_walks(seeds.walks, walks, roads=graph.identity, spacing_m=0.0, interval_s=30.0)
-    TrainingLedger.beside(seeds.walks).spend(
-        seeds.walks, TrainingBudget(1.0, 1e-6, 0.024), unit="vehicle", purpose="a motion model"
-    )
+    TrainingLedger.beside(seeds.walks).spend(seeds.walks, TrainingBudget(1.0, 1e-6, 0.024), purpose="a motion model")
     table_file(folder / "points.csv", [*steady(30), *steady(30, vehicle="b")])
     (folder / "points.csv.gz").write_bytes(gzip.compress(seeds.read("points.csv"), mtime=0))
     porto_file(folder / "porto.csv", [porto_row(line(20), start=1_372_636_853 + 900 * trip) for trip in range(5)])
@@ -129,7 +126,7 @@ def make_seeds(folder: Path) -> Seeds:
     _without_compression(folder)
     (folder / "histories.bundle").write_bytes(hostile.SOUND["unlisted in the middle, stated rightly"]())
     (folder / "build.toml").write_text(example_config().replace("# epsilon", "epsilon"), encoding="utf-8")
-    shipped = resources.files("geoblanket.evaluate") / "experiments" / "quick.toml"
+    shipped = resources.files("geoblanket.lab.evaluate") / "experiments" / "quick.toml"
     (folder / "experiment.toml").write_bytes(shipped.read_bytes())
     (folder / "roads.graphml").write_text(GRAPHML, encoding="utf-8")
     (folder / "roads.graphml.gz").write_bytes(gzip.compress(GRAPHML.encode(), mtime=0))

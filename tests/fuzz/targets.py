@@ -10,16 +10,16 @@ import numpy as np
 
 from geoblanket._training import Training, epsilon_of
 from geoblanket._untrusted import read_object
-from geoblanket.blanket.lagged_walks import load_walks
-from geoblanket.blanket.predictor_file import load_predictor
+from geoblanket.blanket.groups import load_walks
+from geoblanket.blanket.predictor import load_predictor
 from geoblanket.build.blanket_lengths import read_found_blankets, regions_of_source
 from geoblanket.build.config import read_config
 from geoblanket.errors import LedgerError
-from geoblanket.evaluate.experiment import read_experiment
+from geoblanket.lab.evaluate.experiment import read_experiment
 from geoblanket.learning.noise import TrainingBudget
 from geoblanket.learning.spending import TrainingLedger
 from geoblanket.mechanism import load_bundle
-from geoblanket.mechanism.bundle.release_tables import ReleaseTables
+from geoblanket.mechanism.bundle.storage import LatticeBundle, load_for_release
 from geoblanket.mobility.walks import Split, scan_walks, split_walks
 from geoblanket.release import Ledger
 from geoblanket.release.fence import NO_FENCES, Fences, read_fences
@@ -118,8 +118,9 @@ def _traces(trace_format: TraceFormat) -> Callable[[Path, Seeds], None]:
 
 
 def _lattice(path: Path, _: Seeds) -> None:
-    lattice = load_bundle(path).lattice
-    if lattice is not None and lattice.cells <= _MOST_CELLS_CHECKED:
+    bundle = load_bundle(path)
+    if isinstance(bundle, LatticeBundle) and bundle.output_count <= _MOST_CELLS_CHECKED:
+        lattice = bundle.lattice
         side = lattice.spec.plane.side
         x, y = np.random.default_rng(0).integers(0, side, (2, 25))
         x[1:6], y[1:6] = (x[0] + np.arange(1, 6)) % side, y[0]
@@ -167,7 +168,7 @@ def _training_ledger(path: Path, seeds: Seeds) -> None:
     before = ledger.account()
     assert before is not None
     before.in_words()
-    spent = ledger.spend(seeds.walks, TrainingBudget(0.01, 1e-6, 1e-6), unit="trip", purpose="fuzzing")
+    spent = ledger.spend(seeds.walks, TrainingBudget(0.01, 1e-6, 1e-6, unit="trip"), purpose="fuzzing")
     assert ledger.account() == spent.account
     assert spent.account.learnings[:-1] == before.learnings
 
@@ -216,6 +217,7 @@ def _roads(path: Path, _: Seeds) -> None:
     graph.one_of_each_road()
 
 
+# Only what a device receives is also changed with its hashes made right again.
 _ARRAYS = (mutate_bytes, rehashed_arrays, rehashed_arrays, rehashed_header, rehashed_header)
 
 TARGETS: dict[str, Target] = {
@@ -230,7 +232,7 @@ TARGETS: dict[str, Target] = {
     "any-csv-gz": Target("csv.gz", ("points.csv.gz",), _traces("table"), (mutate_bytes, inside_gzip(mutate_bytes))),
     "porto": Target("csv", ("porto.csv",), _traces("porto")),
     "rome": Target("txt", ("rome.txt",), _traces("rome")),
-    "roads": Target("roads", ("town.roads",), _roads, _ARRAYS),
+    "roads": Target("roads", ("town.roads",), _roads),
     "graphml": Target("graphml", ("roads.graphml",), lambda path, _: import_roads([path])),
     "graphml-gz": Target(
         "graphml.gz",
@@ -242,8 +244,8 @@ TARGETS: dict[str, Target] = {
     "osm-pbf": Target("osm.pbf", ("roads.osm.pbf",), lambda path, _: import_roads([path]), (mutate_bytes, inside_pbf)),
     "experiment": Target("toml", ("experiment.toml",), lambda path, _: read_experiment(str(path))),
     "build-config": Target("toml", ("build.toml",), lambda path, _: read_config(path)),
-    "predictor": Target("blanket", ("town.blanket",), _predictor, _ARRAYS),
-    "model": Target("model", ("town.model", "private.model"), _model, _ARRAYS),
+    "predictor": Target("blanket", ("town.blanket",), _predictor),
+    "model": Target("model", ("town.model", "private.model"), _model),
     "released": Target("parquet", ("released.parquet", "released-plain.parquet"), _released),
     "line": Target("json", (), _line, bodies=LINES),
     "request": Target("json", (), lambda path, _: read_object(path.read_bytes()), bodies=BODIES, value_errors=True),
@@ -257,10 +259,10 @@ TARGETS: dict[str, Target] = {
     "bundle": Target(
         "bundle", ("located.bundle", "histories.bundle", "plain.bundle", "private.bundle"), _bundle, _ARRAYS
     ),
-    "release-tables": Target(
+    "known-bundle": Target(
         "bundle",
         ("located.bundle", "histories.bundle"),
-        lambda path, _: ReleaseTables.read(path, is_known=lambda _: True),
+        lambda path, _: load_for_release(path, is_known=lambda _: True),
         _ARRAYS,
     ),
 }

@@ -30,7 +30,7 @@ from geoblanket.tracking.motion_model import MotionModel
 from geoblanket.tracking.released import ReleasedRows
 from tests.learning.fleets import drawn_fleet, off
 from tests.release.worlds import GRAPH, save_certain
-from tests.service.city_lattices import save_city
+from tests.serve.service.city_lattices import save_city
 from tests.tracking.chains import TableObservations, make_model, second_order
 from tests.tracking.lattice_reports import SLOT, cells_near, near_model, save_cells
 from tests.tracking.worlds import MIDNIGHT, pair_model, save_timed_walks, wander
@@ -92,7 +92,7 @@ def learn_from(trips: Sequence[Trip], start: MotionModel, table: Floats, *, roun
         return models[-1]
 
     clock = SimpleNamespace(interval_s=30.0)
-    bundle = SimpleNamespace(lattice=None, needed_clock=lambda: clock, sha256="5e", training=NOBODY)
+    bundle = SimpleNamespace(holds=False, output_kind="place", needed_clock=lambda: clock, sha256="5e", training=NOBODY)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(from_released, "ReleasedTable", lambda *_: Reported(trips))
         patch.setattr(BeliefFilter, "of", lambda _, model: BeliefFilter(model, TableObservations(table)))

@@ -53,7 +53,8 @@ def learned(
     path: Path, *, order: int = 2, unit: Unit = "vehicle", units: int | None = 60, budget: TrainingBudget = PLENTY
 ) -> MotionModel:
     ledger = TrainingLedger(path.with_name(f"{uuid4()}.json"), total_epsilon=100)  # counts nothing before
-    return learn_privately(GRAPH, PLACES, path, budget=budget, unit=unit, units=units, order=order, ledger=ledger)
+    budget = replace(budget, unit=unit, units=units)
+    return learn_privately(GRAPH, PLACES, path, budget=budget, order=order, ledger=ledger)
 
 
 def arrays(model: MotionModel) -> list[bytes]:
@@ -260,13 +261,13 @@ def test_bad_input_costs_nothing(unlike: tuple[Path, Path], tmp_path: Path) -> N
         learn_privately(other, choose_places(other), unlike[0], budget=ONE, ledger=ledger)
     with pytest.raises(MismatchError, match="matched to places at"):
         learn_privately(GRAPH, choose_places(GRAPH, spacing_m=500), unlike[0], budget=ONE, ledger=ledger)
-    for options, words in (
-        ({"units": 60, "budget": TrainingBudget.of(1, 1 / 60)}, r"too weak for 60 vehicles: .* such as 2e-04"),
-        ({"units": 1}, "number of units must be 2 or more. Got 1"),
-        ({"unit": "person"}, "unit"),
+    for delta, options, words in (
+        (1 / 60, {"units": 60}, r"too weak for 60 vehicles: .* such as 2e-04"),
+        (1e-6, {"units": 1}, "number of units must be 2 or more. Got 1"),
+        (1e-6, {"unit": "person"}, "unit"),
     ):
         with pytest.raises(ParameterError, match=words):
-            learn_privately(GRAPH, PLACES, unlike[0], **{"budget": ONE, "ledger": ledger, **options})  # type: ignore[arg-type]
+            TrainingBudget.of(1, delta, **options)
     assert ledger.account() is None
     bad = {
         "unnamed": [Walk("a" if trip else None, trip, [1, 2, 3]) for trip in range(9)],

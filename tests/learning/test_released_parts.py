@@ -10,7 +10,7 @@ from geoblanket.learning import from_released
 from geoblanket.learning.from_released import learn_from_released
 from geoblanket.mechanism import load_bundle
 from geoblanket.tracking.filtering import Sequences
-from tests.service.city_lattices import save_city
+from tests.serve.service.city_lattices import save_city
 from tests.tracking.lattice_reports import SLOT, cells_near, near_model, save_cells
 
 

@@ -144,7 +144,7 @@ def test_trips_without_a_vehicle_are_units_of_their_own(nobody: str | None) -> N
     assert walks.unit.tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     assert sums_of(fleet, 1, "trip")["units"] // BOUND + 1 == 4
     for some in (fleet, [Walk("a", 0, [1]), *fleet]):
-        with pytest.raises(InputError, match=r"a walk names no vehicle.*learn with --unit trip"):
+        with pytest.raises(InputError, match=r"a walk names no vehicle.*learn with unit=trip"):
             UnitWalks.read(frame_of(some).lazy(), path="walks", unit="vehicle")
     assert_sums(sums_of(fleet, 1, "trip"), slow_sums(fleet, cells_of(1), "trip"))
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import networkx as nx
 import numpy as np
 
-from geoblanket.roads.graph import RoadGraph
+from geoblanket.roads.graph import Edges, Nodes, RoadGraph
 from tests.roads.graphs import grid_graph, to_multigraph
 
 ONE_WAY_RING = [(0, 1, 1000.0), (1, 2, 2000.0), (2, 0, 4000.0)]
@@ -20,14 +20,14 @@ def roads(edges: Sequence[tuple[int, int, float]], *, speed_m_s: float = 10.0) -
     sources, targets, length = (np.array(column) for column in zip(*edges, strict=True))
     nodes = int(max(sources.max(), targets.max())) + 1
     return RoadGraph.from_edges(
-        node_ids=100 + np.arange(nodes),
-        lat=41.0 + 1e-3 * np.arange(nodes),
-        lon=np.full(nodes, -8.6),
-        sources=sources,
-        targets=targets,
-        length_m=length,
-        speed_m_s=np.full(len(edges), speed_m_s),
-        road_class=np.zeros(len(edges)),
+        Nodes(ids=100 + np.arange(nodes), lat=41.0 + 1e-3 * np.arange(nodes), lon=np.full(nodes, -8.6)),
+        Edges(
+            sources=sources,
+            targets=targets,
+            length_m=length,
+            speed_m_s=np.full(len(edges), speed_m_s),
+            road_class=np.zeros(len(edges)),
+        ),
         length_model="given",
     )
 

@@ -13,10 +13,10 @@ import numpy.typing as npt
 from geoblanket._arrayfile import read_arrays, write_arrays
 from geoblanket._arrays import Floats
 from geoblanket._geodesy import haversine_m
-from geoblanket.mechanism.baselines import tight_constraints
+from geoblanket.lab.baselines import tight_constraints
 from geoblanket.mechanism.bundle.domain import domain_hash
-from geoblanket.mechanism.bundle.header import BundleHeader
-from geoblanket.mechanism.bundle.storage import BundledMechanism, save_bundle
+from geoblanket.mechanism.bundle.header import ZoneHeader
+from geoblanket.mechanism.bundle.storage import BundledMechanism, LatticeBundle, ZoneBundle, load_bundle, save_bundle
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
 
@@ -68,13 +68,25 @@ def save_plain(path: Path, mechanism: Mechanism | None = None, *, version: int =
     return path
 
 
+def load_zones(path: str | Path) -> ZoneBundle:
+    bundle = load_bundle(path)
+    assert isinstance(bundle, ZoneBundle)
+    return bundle
+
+
+def load_lattice(path: str | Path) -> LatticeBundle:
+    bundle = load_bundle(path)
+    assert isinstance(bundle, LatticeBundle)
+    return bundle
+
+
 def forge(path: Path, change: Callable[[Fields, Arrays], None], *, new_domain: bool = False) -> None:
     """Change the contents of a bundle and write it with right hashes, as an attacker would."""
     fields, mapped = read_arrays(path, magic=MAGIC, kind="a bundle")
     arrays = {name: np.array(array) for name, array in mapped.items()}
     change(fields, arrays)
     if new_domain:
-        fields["domain"] = domain_hash(BundleHeader.parsed(fields).mechanisms, arrays)
+        fields["domain"] = domain_hash(ZoneHeader.parsed(fields).mechanisms, arrays)
     write_arrays(path, magic=MAGIC, fields=fields, arrays=arrays)
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geoblanket.mechanism.exponential_bounds import MAX_EPSILON_MICRO, ExponentialBounds, bounds_for, exp_lower
+from geoblanket.mechanism.exponential_bounds import MAX_EPSILON_MICRO, ExponentialBounds, bounds_for
 from tests.mechanism.brute_force import exponential_interval
 
 ONE = 2**96
@@ -18,7 +18,7 @@ EDGES = [0, 1, 2, 1023, 1024, 1025, 2**20 - 1, 2**20, 2**30, 44_361_419, 45_000_
 
 def assert_bounds(epsilon_micro: int, distance_mm: int) -> None:
     """The integer is at most 2 below the truth and never above it; the float is below the integer by its margin."""
-    bound = exp_lower(epsilon_micro, distance_mm)
+    bound = bounds_for(epsilon_micro).lower(distance_mm)
     if epsilon_micro * distance_mm >= 45 * 10**12:
         assert bound == CAP
     else:
@@ -42,12 +42,12 @@ def test_bounds_hold_against_interval_arithmetic(epsilon_micro: int, exponent: f
 
 
 def test_distance_zero_and_epsilon_zero_are_exactly_one() -> None:
-    assert exp_lower(123_456, 0) == ONE
-    assert exp_lower(0, 10**15) == ONE
+    assert bounds_for(123_456).lower(0) == ONE
+    assert bounds_for(0).lower(10**15) == ONE
 
 
 def test_the_cap_holds_where_doubles_would_overflow() -> None:
-    assert exp_lower(MAX_EPSILON_MICRO, 10**15) == CAP
+    assert bounds_for(MAX_EPSILON_MICRO).lower(10**15) == CAP
     assert math.isfinite(ExponentialBounds(MAX_EPSILON_MICRO).lower_floats(np.array([2**63 - 1]))[0])
 
 
@@ -71,4 +71,4 @@ def test_epsilon_out_of_range_is_refused(epsilon_micro: int) -> None:
 
 def test_negative_distance_is_refused() -> None:
     with pytest.raises(ValueError, match="distance_mm"):
-        exp_lower(1, -1)
+        bounds_for(1).lower(-1)

@@ -25,7 +25,7 @@ def test_a_mechanism_carries_what_was_verified() -> None:
     assert mechanism.epsilon_micro == mechanism.certificate.epsilon_micro == 2_000_000
     assert (mechanism.epsilon, mechanism.eta_km, mechanism.eta_mm) == (2.0, 1.5, 1_500_000)
     assert (mechanism.row_count, mechanism.output_count) == (6, 5)
-    assert mechanism.denominator == DENOMINATOR == 2**62
+    assert DENOMINATOR == 2**62
     assert np.array_equal(mechanism.distance_mm, problem.distance_mm)
     assert mechanism.probabilities.sum(axis=1) == pytest.approx(np.ones(6), abs=1e-15)
     assert some_mechanism()[0].eta_km == np.inf
@@ -80,6 +80,15 @@ def test_a_pickled_mechanism_is_verified_again() -> None:
         pickle.loads(octets.replace(weights, planted.tobytes()))  # noqa: S301 - our own bytes
 
 
+def test_a_mechanism_opened_for_release_promises_nothing_it_cannot_show() -> None:
+    mechanism = some_mechanism()[0]
+    known = Mechanism.known(mechanism.weights, epsilon_micro=mechanism.epsilon_micro, eta_mm=mechanism.eta_mm)
+    assert 0 <= known.sample(0) < known.output_count
+    for read in (lambda: known.certificate, lambda: known.guarantee, lambda: pickle.dumps(known)):
+        with pytest.raises(MechanismError, match="load_bundle"):
+            read()
+
+
 def test_the_guarantee_says_what_holds_and_what_does_not() -> None:
     words = some_mechanism()[0].guarantee
     assert "with ε = 2 per km" in words
@@ -100,7 +109,7 @@ def test_the_guarantee_of_a_limited_mechanism_names_the_limit_and_the_parts() ->
         eta_km=1.25,
     )
     words = Mechanism.from_probabilities(np.eye(4), problem).guarantee
-    assert "at most η = 1.25 km apart, with ε = 0.5 per km" in words
+    assert "d km apart (d ≤ η = 1.25 km), by at most a factor of e^(ε·d), with ε = 0.5 per km" in words
     assert "for all 2 such pairs" in words
     assert "the 4 pairs further apart than η" in words
     assert "2 parts, and between two parts nothing is promised" in words

@@ -46,7 +46,7 @@ def test_converged_answers_become_exact_at_no_noticeable_cost(epsilon: float, tw
         answer, status = solve(problem.merged(), method=("simplex", "ipm")[seed % 2])
         assert status == "Optimal"
         result, certificate = repaired(answer[problem.row_class], problem)
-        assert result.relative_cost <= 1e-6
+        assert result.loss_after <= result.loss_before * (1 + 1e-6)
         assert not result.constant
         assert result.loss_after == pytest.approx(truly_expected_loss(result.weights / DENOMINATOR, problem), rel=1e-12)
         # Rows at distance 0 are always compared as integers; of the others the filter decides nearly all.
@@ -175,13 +175,6 @@ def test_a_mechanism_that_costs_more_than_the_constant_is_not_given_up() -> None
     result, _ = repaired(np.ones((6, 5)), problem)
     assert not result.constant
     assert result.loss_after > (problem.prior @ problem.loss).min()
-
-
-def test_cost_where_there_was_none() -> None:
-    problem = make_problem(loss=np.zeros((2, 2)), prior=[0.5, 0.5], distance_km=[[0, 1], [1, 0]], epsilon=1.0)
-    assert repair(np.eye(2), problem).relative_cost == 0
-    problem = make_problem(loss=1 - np.eye(2), prior=[0.5, 0.5], distance_km=[[0, 1], [1, 0]], epsilon=1.0)
-    assert repair(np.eye(2), problem).relative_cost == np.inf
 
 
 def test_the_same_input_gives_the_same_weights_with_threads_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,8 +15,9 @@ from scipy.stats import chi2
 
 from geoblanket._arrays import Ints
 from geoblanket.errors import RandomnessError
-from geoblanket.mechanism import _testing, sampling
+from geoblanket.mechanism import sampling
 from geoblanket.mechanism.sampling import draw, draw_many, outputs_of_words, random_below, random_words
+from tests import predictable
 
 Draw = Callable[[Ints, Ints], Ints]
 
@@ -26,7 +27,7 @@ ALL_WORDS = np.arange(SMALL)
 
 @pytest.fixture
 def allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(_testing.MARKER, _testing.MARKER_VALUE)
+    monkeypatch.setenv(predictable.MARKER, predictable.MARKER_VALUE)
 
 
 def small_weights(rng: np.random.Generator) -> Ints:
@@ -56,7 +57,7 @@ def test_all_words_of_many_rows_give_each_output_exactly_its_weight() -> None:
 @pytest.mark.usefixtures("allowed")
 def test_single_draws_give_each_output_exactly_its_weight() -> None:
     weights = np.array([0, 1, 30_000, 0, 2, 35_533, 0])
-    with _testing.predictable_words(ALL_WORDS):
+    with predictable.predictable_words(ALL_WORDS):
         drawn = [draw(weights) for _ in range(SMALL)]
     assert np.array_equal(np.bincount(drawn, minlength=7), weights)
 
@@ -67,9 +68,9 @@ def test_single_and_vectorised_draws_agree_word_by_word() -> None:
     weights = rng.multinomial(2**62, rng.dirichlet(np.ones(50), 4))
     words, rows = rng.integers(0, 2**62, 2_000), rng.integers(0, 4, 2_000)
     words[:100] = np.cumsum(weights, axis=1)[:, :25].ravel() - np.repeat([0, 1], 50)  # on both sides of a border
-    with _testing.predictable_words(words):
+    with predictable.predictable_words(words):
         one_by_one = [draw(weights[row]) for row in rows]
-    with _testing.predictable_words(words):
+    with predictable.predictable_words(words):
         together = draw_many(weights, rows)
     assert together.tolist() == one_by_one
 
@@ -230,14 +231,14 @@ def test_a_forked_process_draws_anew() -> None:
 
 
 def test_predictable_words_are_refused_without_the_marker() -> None:
-    with pytest.raises(RandomnessError, match="for tests"), _testing.predictable_words(ALL_WORDS):
+    with pytest.raises(RandomnessError, match="for tests"), predictable.predictable_words(ALL_WORDS):
         pass
 
 
 @pytest.mark.usefixtures("allowed")
 def test_predictable_words_are_refused_outside_of_pytest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTEST_CURRENT_TEST")
-    with pytest.raises(RandomnessError, match="for tests"), _testing.predictable_words(ALL_WORDS):
+    with pytest.raises(RandomnessError, match="for tests"), predictable.predictable_words(ALL_WORDS):
         pass
     # pytest removes it again after the test, and wants to find it.
     monkeypatch.setenv("PYTEST_CURRENT_TEST", "restored")
@@ -247,12 +248,12 @@ def test_predictable_words_are_refused_outside_of_pytest(monkeypatch: pytest.Mon
 def test_predictable_words_end_with_the_marker_the_block_and_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     zeros = np.zeros(100, np.int64)
     elsewhere: list[Ints] = []
-    with _testing.predictable_words(zeros):
+    with predictable.predictable_words(zeros):
         assert not random_words(3).any()
         thread = threading.Thread(target=lambda: elsewhere.append(random_words(3)))
         thread.start()
         thread.join()
-        monkeypatch.delenv(_testing.MARKER)
+        monkeypatch.delenv(predictable.MARKER)
         with pytest.raises(RandomnessError, match="for tests"):
             random_words(1)
     assert elsewhere[0].any()
@@ -261,7 +262,7 @@ def test_predictable_words_end_with_the_marker_the_block_and_the_thread(monkeypa
 
 @pytest.mark.usefixtures("allowed")
 def test_predictable_words_run_out() -> None:
-    with _testing.predictable_words(ALL_WORDS[:3]), pytest.raises(RandomnessError, match="no more words"):
+    with predictable.predictable_words(ALL_WORDS[:3]), pytest.raises(RandomnessError, match="no more words"):
         random_words(4)
 
 
@@ -269,10 +270,10 @@ def test_predictable_words_run_out() -> None:
 def test_numbers_below_a_limit_come_from_whole_words_and_are_drawn_again_above_it() -> None:
     """Of 62 bits the highest are taken; a larger limit takes as many words as it has bits for."""
     top = sampling.WORD_BITS
-    with _testing.predictable_words(np.array([7 << top - 3, 4 << top - 3, 2 << top - 3])):
+    with predictable.predictable_words(np.array([7 << top - 3, 4 << top - 3, 2 << top - 3])):
         assert random_below(6) == 4  # 7 is above the limit
         assert random_below(8) == 2
-    with _testing.predictable_words(np.array([5, 9 << top - 10])):
+    with predictable.predictable_words(np.array([5, 9 << top - 10])):
         assert random_below(2**72) == 5 << 10 | 9
     assert random_below(1) == 0  # without a word
 

@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 from geoblanket._arrays import Ints
 from geoblanket.errors import GuaranteeViolation, MechanismError
 from geoblanket.mechanism import verifier
-from geoblanket.mechanism.exponential_bounds import ExponentialBounds, exp_lower
+from geoblanket.mechanism.exponential_bounds import ExponentialBounds, bounds_for
 from geoblanket.mechanism.problem import INFINITE_ETA_MM, NEVER_MM, Problem
 from geoblanket.mechanism.repairer import repair
 from geoblanket.mechanism.verifier import DENOMINATOR, Certificate, verify
@@ -35,7 +35,7 @@ def tight_mechanism() -> tuple[Ints, Problem]:
     distance[1, 2] = distance[2, 1] = 0.1
     problem = Problem(loss=np.ones((5, 3)), prior=np.full(5, 0.2), distance_km=distance, epsilon=1.5)
     low = DENOMINATOR // 5 + 12_345
-    high = exp_lower(problem.epsilon_micro, 100_000) * low >> 96
+    high = bounds_for(problem.epsilon_micro).lower(100_000) * low >> 96
     middle = (low + high) // 2
     rows = [(middle, middle), (high, low), (low, high), (middle, low), (high, high)]
     return np.array([(a, b, DENOMINATOR - a - b) for a, b in rows], dtype=np.int64), problem
@@ -111,7 +111,7 @@ def assert_caught_as_by_brute_force(weights: Ints, problem: Problem) -> None:
     assert found.other_row is not None
     assert found.output is not None
     assert (found.row, found.other_row, found.output) == expected[0]
-    bound = exp_lower(problem.epsilon_micro, int(problem.distance_mm[found.row, found.other_row]))
+    bound = bounds_for(problem.epsilon_micro).lower(int(problem.distance_mm[found.row, found.other_row]))
     allowed = bound * int(weights[found.other_row, found.output]) >> 96
     assert found.excess == int(weights[found.row, found.output]) - allowed
 
@@ -185,12 +185,11 @@ def test_verdicts_agree_with_brute_force_near_the_bound() -> None:
 
 def test_the_float_filter_changes_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     weights, problem = tight_mechanism()
-    filtered = check(weights, problem)
+    check(weights, problem)
     monkeypatch.setattr(verifier._Comparison, "_largest_ratio", lambda _, __, others: np.full(len(others), np.inf))
     monkeypatch.setattr(ExponentialBounds, "lower_floats", lambda _, distance_mm: np.full(distance_mm.shape, -1.0))
     unfiltered = check(weights, problem)
     assert unfiltered.exact_checks == unfiltered.checks == 60
-    assert filtered.sha256 == unfiltered.sha256
     weights[1, 0] += 1
     weights[1, 2] -= 1
     with pytest.raises(GuaranteeViolation) as caught:
@@ -259,22 +258,6 @@ def test_epsilon_effective_is_the_largest_ratio_rounded_up() -> None:
         assert expected * (1 - 1e-9) <= found <= min(1.0, expected * (1 + 1e-9) + 1e-9)
 
 
-def test_the_hash_depends_on_all_that_was_verified() -> None:
-    weights, problem = optimal_mechanism()
-    known = {check(weights, problem).sha256}
-    known.add(check(weights[:, ::-1].copy(), problem).sha256)
-    farther = problem.distance_mm * 2
-    common: dict[str, Any] = {
-        "distance_mm": problem.distance_mm,
-        "epsilon_micro": problem.epsilon_micro,
-        "eta_mm": problem.eta_mm,
-    }
-    for change in ({"distance_mm": farther}, {"epsilon_micro": 3 * 10**6}, {"eta_mm": INFINITE_ETA_MM - 1}):
-        known.add(verify(weights, **(common | change)).sha256)
-    assert len(known) == 5
-    assert check(weights.copy(order="F"), problem).sha256 in known
-
-
 GOOD: dict[str, Any] = {
     "weights": np.array([[DENOMINATOR], [DENOMINATOR]]),
     "distance_mm": np.array([[0, 5], [5, 0]]),
@@ -319,4 +302,4 @@ def test_a_violation_survives_a_process_boundary() -> None:
 def test_components_are_those_that_scipy_counts(rows: int, seed: int, share: float) -> None:
     joined = np.random.default_rng(seed).random((rows, rows)) < share
     joined = joined | joined.T | np.eye(rows, dtype=np.bool_)
-    assert verifier._count_components(joined) == connected_components(joined, directed=False)[0]
+    assert len(verifier.components(joined)) == connected_components(joined, directed=False)[0]

@@ -15,7 +15,7 @@ from geoblanket._arrays import Bools, Floats, Indices, Ints, Positions
 from geoblanket._geodesy import EARTH_RADIUS_M
 from geoblanket._tables import write_table
 from geoblanket.mobility.edge_index import EdgeLines
-from geoblanket.roads.graph import RoadGraph
+from geoblanket.roads.graph import Edges, Nodes, RoadGraph
 from geoblanket.traces.table import TRACES_SCHEMA
 
 METRE = 1 / (np.radians(1.0) * EARTH_RADIUS_M)
@@ -73,14 +73,14 @@ def town(rows: int = 12, columns: int = 12, *, block_m: float = 200.0, seed: int
     length = np.hypot(bend_x - x[sources], bend_y - y[sources]) + np.hypot(bend_x - x[targets], bend_y - y[targets])
     lat, lon = degrees(x, y)
     graph = RoadGraph.from_edges(
-        node_ids=np.arange(rows * columns) + 1,
-        lat=lat,
-        lon=lon,
-        sources=sources,
-        targets=targets,
-        length_m=length,
-        speed_m_s=np.full(len(sources), 10.0),
-        road_class=np.full(len(sources), 6),
+        Nodes(ids=np.arange(rows * columns) + 1, lat=lat, lon=lon),
+        Edges(
+            sources=sources,
+            targets=targets,
+            length_m=length,
+            speed_m_s=np.full(len(sources), 10.0),
+            road_class=np.full(len(sources), 6),
+        ),
         length_model="sphere",
         shapes=(np.arange(len(sources) + 1), *degrees(bend_x, bend_y)),
     )

@@ -6,7 +6,7 @@ from shapely import LineString, Point
 
 from geoblanket.errors import InputError
 from geoblanket.mobility.edge_index import EdgeIndex, EdgeLines
-from geoblanket.roads.graph import RoadGraph
+from geoblanket.roads.graph import Edges, Nodes, RoadGraph
 from tests.mobility.simulator import degrees, town
 
 TOWN = town(6, 6)
@@ -63,14 +63,14 @@ def test_no_points_and_no_edges() -> None:
 
 def test_a_loop_without_extent_is_never_found() -> None:
     graph = RoadGraph.from_edges(
-        node_ids=[1, 2],
-        lat=[41.0, 41.001],
-        lon=[-8.6, -8.6],
-        sources=[0, 0, 1],
-        targets=[0, 1, 0],
-        length_m=[300.0, 111.0, 111.0],
-        speed_m_s=[10.0] * 3,
-        road_class=[6] * 3,
+        Nodes(ids=[1, 2], lat=[41.0, 41.001], lon=[-8.6, -8.6]),
+        Edges(
+            sources=[0, 0, 1],
+            targets=[0, 1, 0],
+            length_m=[300.0, 111.0, 111.0],
+            speed_m_s=[10.0] * 3,
+            road_class=[6] * 3,
+        ),
         length_model="given",
     )
     found = EdgeIndex(graph, radius_m=50.0).nearest(np.array([41.0]), np.array([-8.6]), count=5)

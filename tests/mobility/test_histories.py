@@ -6,16 +6,14 @@ from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
-import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from geoblanket._tables import write_table
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.mobility import walks as walk_tables
 from geoblanket.mobility.histories import HistoryCounts, RegimeHours, collect_steps, count_histories
-from geoblanket.mobility.walks import WALKS_SCHEMA, Split
+from geoblanket.mobility.walks import MatchedWalks, Split
 from geoblanket.roads.places import choose_places
 from tests.mobility.made_walks import NOON, PLACES, Walk, write_walks
 from tests.mobility.simulator import town
@@ -143,13 +141,17 @@ def test_walks_of_other_roads_are_refused(tmp_path: Path) -> None:
         count_histories(path, replace(PLACES, spacing_m=50.0), part="all")
 
 
-def test_a_step_without_time_is_refused(tmp_path: Path) -> None:
+def test_walks_are_opened_with_their_roads_only(tmp_path: Path) -> None:
+    graph = town(6, 6, block_m=300.0)
     path = write_walks(tmp_path / "w.parquet", [Walk([0, 1])])
-    frame = pl.read_parquet(path).with_columns(pl.lit(None, WALKS_SCHEMA["time"]).alias("time"))
-    about = {"roads": PLACES.roads_identity, "spacing_m": PLACES.spacing_m, "interval_s": 30.0}
-    write_table(frame, path, kind="walks", about=about)
-    with pytest.raises(InputError, match="no time"):
-        count_histories(path, PLACES, part="all")
+    matched = MatchedWalks.open(path, graph)
+    assert matched.places.identity == PLACES.identity
+    assert matched.interval_s == 30.0
+    assert matched.frame.collect()["place"].to_list() == [0, 1]
+    graph.save(tmp_path / "w.roads")
+    assert MatchedWalks.open(str(path), tmp_path / "w.roads").graph.identity == graph.identity
+    with pytest.raises(MismatchError, match="was matched to other roads"):
+        MatchedWalks.open(path, town(6, 6, block_m=300.0, seed=2))
 
 
 @pytest.mark.parametrize("options", [{"largest": 4}, {"largest": -1}, {"delay": 0}, {"part": "half"}])

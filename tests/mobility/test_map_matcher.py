@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from shapely import LineString, Point
 
 from geoblanket._geodesy import haversine_m
-from geoblanket.city.gps import simulate
-from geoblanket.city.model import make_city
 from geoblanket.errors import ParameterError
+from geoblanket.lab.city.model import make_city
 from geoblanket.mobility.map_matcher import MapMatcher, MatchedPoints, MatchOptions
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.importer import import_roads
 from tests.mobility.simulator import METRE, START_US, Drives, degrees, drive, town
+from tests.towns import simulate
 
 DATA = Path(__file__).parents[2] / ".." / "shared" / "data"
 TOWN = town()

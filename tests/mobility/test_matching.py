@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -9,8 +10,8 @@ import pytest
 from geoblanket._geodesy import haversine_m
 from geoblanket.errors import InputError, OutputError, ParameterError
 from geoblanket.mobility import matching
-from geoblanket.mobility.map_matcher import MatchOptions
-from geoblanket.mobility.matching import Method, match_traces
+from geoblanket.mobility.map_matcher import MatchOptions, Method
+from geoblanket.mobility.matching import match_traces
 from geoblanket.mobility.walks import WALKS_SCHEMA, scan_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import choose_places
@@ -34,7 +35,7 @@ def traces(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("method", ["hmm", "nearest"])
 def test_walks_hold_together(traces: Path, roads: Path, tmp_path: Path, method: Method) -> None:
-    summary = match_traces(traces, roads, tmp_path / "walks.parquet", method=method, snap_m=300.0)
+    summary = match_traces(traces, roads, tmp_path / "walks.parquet", options=MatchOptions(method=method, snap_m=300.0))
     frame, about = scan_walks(tmp_path / "walks.parquet")
     walks = frame.collect()
     assert dict(walks.schema) == WALKS_SCHEMA
@@ -66,7 +67,7 @@ def test_walks_hold_together(traces: Path, roads: Path, tmp_path: Path, method: 
 def test_a_step_is_the_place_nearest_to_the_true_position(roads: Path, tmp_path: Path, method: Method) -> None:
     exact = drive(TOWN, 30, seed=1)
     traces = write_traces(tmp_path / "exact.parquet", exact)
-    match_traces(traces, roads, tmp_path / "walks.parquet", method=method, snap_m=300.0)
+    match_traces(traces, roads, tmp_path / "walks.parquet", options=MatchOptions(method=method, snap_m=300.0))
     walks = scan_walks(tmp_path / "walks.parquet")[0].collect()
     # The clock of 30 s hits every second of the points of 15 s.
     truth = {
@@ -145,7 +146,7 @@ def test_standing_still_with_repeated_times(roads: Path, tmp_path: Path, method:
         lat=np.full(count, TOWN.lat[40]),
         lon=np.full(count, TOWN.lon[40]),
     )
-    match_traces(traces, roads, tmp_path / "w.parquet", method=method)
+    match_traces(traces, roads, tmp_path / "w.parquet", options=MatchOptions(method=method))
     walks = scan_walks(tmp_path / "w.parquet")[0].collect()
     assert walks["place"].to_list() == [40] * 4
     assert walks["speed_m_s"].to_list() == [None, 0.0, 0.0, 0.0]
@@ -154,7 +155,10 @@ def test_standing_still_with_repeated_times(roads: Path, tmp_path: Path, method:
 def test_speed_of_a_step_does_not_depend_on_later_points(roads: Path, tmp_path: Path) -> None:
     exact = drive(TOWN, 1, interval_s=30.0, seed=2)
     match_traces(
-        write_traces(tmp_path / "t.parquet", exact), roads, tmp_path / "w.parquet", method="nearest", snap_m=300.0
+        write_traces(tmp_path / "t.parquet", exact),
+        roads,
+        tmp_path / "w.parquet",
+        options=MatchOptions(method="nearest", snap_m=300.0),
     )
     speed = scan_walks(tmp_path / "w.parquet")[0].collect()["speed_m_s"].to_numpy()
     straight = haversine_m(exact.lat[:-1], exact.lon[:-1], exact.lat[1:], exact.lon[1:])
@@ -166,7 +170,7 @@ class TestBadInput:
     def test_traces_of_another_city(self, roads: Path, tmp_path: Path, method: Method) -> None:
         traces = write_traces(tmp_path / "t.parquet", DRIVES, lat=DRIVES.lat + 5.0)
         with pytest.raises(InputError, match=r"t\.parquet: none of its \d+ points lies within .* same area") as caught:
-            match_traces(traces, roads, tmp_path / "w.parquet", method=method)
+            match_traces(traces, roads, tmp_path / "w.parquet", options=MatchOptions(method=method))
         assert f"{DRIVES.lat[0] + 5:.3f}" not in str(caught.value)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["t.parquet", "town.roads"]
 
@@ -193,27 +197,18 @@ class TestBadInput:
         with pytest.raises(InputError, match="no edges"):
             match_traces(traces, tmp_path / "r", tmp_path / "w.parquet")
 
-    def test_unsorted_traces(self, roads: Path, tmp_path: Path) -> None:
-        traces = write_traces(tmp_path / "t.parquet", DRIVES, time_us=-DRIVES.time_us)
-        with pytest.raises(InputError, match="not sorted"):
-            match_traces(traces, roads, tmp_path / "w.parquet")
-
-    def test_an_error_in_a_worker_arrives_as_it_was(
-        self, roads: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(matching, "_CHUNK_POINTS", 400)
-        traces = write_traces(tmp_path / "t.parquet", DRIVES, time_us=-DRIVES.time_us)
-        with pytest.raises(InputError) as caught:
-            match_traces(traces, roads, tmp_path / "w.parquet", workers=2)
-        assert str(caught.value) == f"{traces}: is not sorted by trip and time. Import the traces again."
-
     @pytest.mark.parametrize(
         ("option", "value"),
-        [("interval_s", 0.0), ("interval_s", np.nan), ("method", "magic"), ("snap_m", 0.0), ("workers", 0)],
+        [("interval_s", 0.0), ("interval_s", np.nan), ("workers", 0)],
     )
     def test_options(self, traces: Path, roads: Path, tmp_path: Path, option: str, value: float | str) -> None:
         with pytest.raises(ParameterError, match=option.removesuffix("_s")):
             match_traces(traces, roads, tmp_path / "w.parquet", **{option: value})  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize(("option", "value"), [("method", "magic"), ("snap_m", 0.0), ("candidates", 101)])
+    def test_options_of_the_method(self, option: str, value: Any) -> None:
+        with pytest.raises(ParameterError, match=option):
+            MatchOptions(**{option: value})
 
     def test_the_folder_is_missing(self, traces: Path, roads: Path, tmp_path: Path) -> None:
         with pytest.raises(OutputError, match="does not exist"):
@@ -241,7 +236,7 @@ def test_max_gap_holds_for_both_methods(roads: Path, tmp_path: Path) -> None:
     traces = write_traces(tmp_path / "t.parquet", drive(TOWN, 2, interval_s=40.0, seed=3))
     for method in ("hmm", "nearest"):
         summary = match_traces(
-            traces, roads, tmp_path / "w.parquet", method=method, snap_m=300.0, options=MatchOptions(max_gap_s=39.0)
+            traces, roads, tmp_path / "w.parquet", options=MatchOptions(method=method, snap_m=300.0, max_gap_s=39.0)
         )
         assert summary.walks == 0
         assert summary.breaks["gap"] == summary.points - 2

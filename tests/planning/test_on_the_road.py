@@ -65,7 +65,6 @@ def test_a_verified_lattice_gives_the_same_errors_as_the_estimate(tmp_path: Path
     corners = (model.lat.min(), model.lon.min(), model.lat.max(), model.lon.max())
     bundle = make_lattice(corners, tmp_path / "a.bundle", epsilon=8.0, interval_s=30.0, hold_m=0)
     lattice = bundle.lattice
-    assert lattice is not None
     spec = lattice.spec
     assert float(slope(spec.rate)) * 1e6 / spec.plane.unit_mm / 8 == pytest.approx(LATTICE_SHARE, abs=0.003)
     trip = np.repeat(np.arange(len(trips)), trips.lengths)

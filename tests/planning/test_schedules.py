@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.meaning import fenced_m
+from geoblanket.mechanism.promise import fenced_m
 from geoblanket.planning.schedules import (
     HOME_M,
     HOUR_S,
@@ -20,6 +20,7 @@ from geoblanket.planning.schedules import (
 )
 from geoblanket.release import Budget, Device, Ledger
 from geoblanket.release.fence import Fence
+from geoblanket.tracking.estimate import geometric_median
 from tests.release.lattices import LAT, LON, START, save_small
 
 
@@ -121,10 +122,7 @@ def test_a_month_of_nights_leads_to_the_home_without_a_fence() -> None:
     schedule, rng = Schedule(4.0, 60.0), np.random.default_rng(1)
     radius, angle = rng.gamma(2, 250, (2000, 30)), rng.uniform(0, 2 * np.pi, (2000, 30))
     points = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=-1)
-    guess = np.median(points, axis=1)
-    for _ in range(60):  # the geometric median, which is the most probable place
-        weight = 1 / np.maximum(np.hypot(*(points - guess[:, None]).transpose(2, 0, 1)), 1e-6)[..., None]
-        guess = (weight * points).sum(axis=1) / weight.sum(axis=1)
+    guess = geometric_median(points, nearest=1e-6)  # the most probable place
     assert schedule.found_m(30) == pytest.approx(np.hypot(*guess.T).mean(), rel=0.1)
     assert schedule.found_m(1) == 500
 

@@ -146,7 +146,7 @@ if __name__ == "__main__":
     path, folder, count, planted, number = sys.argv[1:]
     os.environ.setdefault(KEY_FILE_VARIABLE, str(Path(folder) / "device.key"))
     Ledger.create(Path(folder) / "a.ledger", budget=Budget(1e9, 1e8))
-    book = Ledger.open(Path(folder) / "a.ledger")
-    book.add_fence(LAT, LON, radius_km=0.1)
-    book.close()
+    ledger = Ledger.open(Path(folder) / "a.ledger")
+    ledger.add_fence(LAT, LON, radius_km=0.1)
+    ledger.close()
     print(json.dumps(run(load_bundle(path), Path(folder) / "a.ledger", int(count), planted, int(number))))  # noqa: T201

@@ -2,16 +2,15 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from geoblanket.errors import ParameterError, RefusedError
-from geoblanket.mechanism.bundle.release_tables import ReleaseTable
-from geoblanket.mechanism.costs import Costs
+from geoblanket.mechanism.costs import Costs, Counted
 from geoblanket.mechanism.problem import NEVER_MM
 from geoblanket.release.budget import Account, Answer, Budget
 
@@ -118,13 +117,8 @@ def test_budgets_are_whole_numbers_rounded_to_the_safe_side() -> None:
     assert Budget(1.0000019, 1).micro == 1_000_001
 
 
-def table(regime: str, epsilon_micro: int, weights_micro: tuple[int, ...]) -> ReleaseTable:
-    some = np.zeros((1, 1), np.int32)
-    return ReleaseTable(
-        zone="a", regime=regime, epsilon_micro=epsilon_micro, eta_mm=10**6,
-        history_weights_micro=weights_micro,
-        weights=some.astype(np.int64), histories=some, history_rows=some[0], output_places=some[0],
-    )  # fmt: skip
+def table(regime: str, epsilon_micro: int, weights_micro: tuple[int, ...]) -> Counted:
+    return SimpleNamespace(regime=regime, epsilon_micro=epsilon_micro, history_weights_micro=weights_micro)
 
 
 def spent_on_each(epsilon: float, weights: list[float], length: int) -> list[float]:

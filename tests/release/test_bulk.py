@@ -62,6 +62,7 @@ def test_each_step_is_reported_by_its_own_history(
     reports = frame.collect()
     assert reports["place"].to_list() == expected_reports(walks)
     assert np.allclose(reports["lat"], PLACES.lat[reports["place"]], atol=1e-7)
+    assert reports["lat"].to_list() == [round(lat, 7) for lat in reports["lat"]], "as a device would report it"
     assert np.allclose(reports["lon"], PLACES.lon[reports["place"]], atol=1e-7)
     assert about["bundle"] == bundle.sha256
     places = [place for walk in walks for place in walk]

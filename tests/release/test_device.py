@@ -26,7 +26,7 @@ from geoblanket.errors import (
     RefusedError,
 )
 from geoblanket.mechanism import Bundle, load_bundle
-from geoblanket.mechanism.bundle import file as bundle_file
+from geoblanket.mechanism.bundle import storage as bundle_file
 from geoblanket.mechanism.bundle.trust import Trust
 from geoblanket.release import Budget, Device, Ledger, Report
 from tests.mechanism.bundles import save_plain
@@ -234,6 +234,12 @@ def test_a_device_warns_its_developer_of_what_seems_wrong(spread: Bundle) -> Non
         assert device.warning_for(48.0, -8.6) is None
         with pytest.raises(ParameterError, match="latitude must be"):
             device.warning_for(91.0, 0.0)
+
+
+@pytest.mark.parametrize("name", ["bundle_sha256", "costs", "fences", "interval_ms", "kind"])
+def test_what_a_device_does_cannot_be_changed_by_assignment(spread: Bundle, name: str) -> None:
+    with memory(spread) as device, pytest.raises(AttributeError):
+        setattr(device, name, getattr(device, name))
 
 
 def test_many_threads_spend_no_more_than_the_budget(spread_path: Path, tmp_path: Path) -> None:

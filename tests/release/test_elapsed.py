@@ -263,7 +263,7 @@ def test_a_ledger_is_for_replays_or_for_real_reports(spread: Bundle, tmp_path: P
         with Device.open(spread, ledger=path, replay=replay) as device:
             device.report(*HERE, time.time())
         for opened in (Device.open, lambda *a, **k: Fleet.open(*a, vehicles=["x"], **k)):
-            with pytest.raises(MismatchError, match=r"cannot count the other\. Make another ledger"):
+            with pytest.raises(MismatchError, match=r"counts nothing else\. Make another ledger"):
                 opened(spread, ledger=path, replay=not replay)
         ledger = Ledger.open(path)
         assert ledger.summary()["replay"] is replay

@@ -3,6 +3,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -120,21 +121,21 @@ def test_the_promise_over_the_draw_by_enumeration() -> None:
     x, y = plane.unit_of_e7(411_500_000, -86_100_000)
     outside = plane.e7_of_unit(x + 500, y - 500)
     offsets = [(0, 0), (10, 0), (-6, 8)]
+    centres = disc(100)
+
+    def law_of(home_x: int, home_y: int) -> Counter[Any]:
+        near = [plane.e7_of_unit(home_x + dx, home_y + dy) for dx, dy in offsets]
+        law: Counter[Any] = Counter()
+        for dx, dy in centres:
+            fences = Fences((with_center(drawn, home_x + dx, home_y + dy),))
+            here = {fences.apply_e7(*position) for position in near}
+            assert len(here) == 1  # given a centre, all lives within the margin look the same
+            law[*here, fences.apply_e7(*outside)] += 1
+        return law
+
+    first, total = law_of(x, y), len(centres)
     for east, north in [(7, 0), (20, 15), (0, 150)]:
-        homes = (x, y), (x + east, y + north)
-        seen = []
-        for hx, hy in homes:
-            near = [plane.e7_of_unit(hx + dx, hy + dy) for dx, dy in offsets]
-            law: dict[Any, int] = {}
-            for dx, dy in disc(100):
-                fences = Fences((with_center(drawn, hx + dx, hy + dy),))
-                here = {fences.apply_e7(*position) for position in near}
-                assert len(here) == 1  # given a centre, all lives within the margin look the same
-                life = (*here, fences.apply_e7(*outside))
-                law[life] = law.get(life, 0) + 1
-            seen.append(law)
-        first, second = seen
-        total = len(disc(100))
+        second = law_of(x + east, y + north)
         assert sum(first.values()) == sum(second.values()) == total
         delta = sum(max(0, count - second.get(life, 0)) for life, count in first.items()) / total
         distance_m = math.hypot(east, north)

@@ -14,6 +14,7 @@ import pytest
 from geoblanket._arrays import Floats
 from geoblanket.errors import MechanismError, ParameterError, RefusedError
 from geoblanket.mechanism import Bundle, load_bundle
+from geoblanket.mechanism.bundle.storage import LatticeBundle
 from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.release import Budget, Device, Fleet, Ledger
 from geoblanket.release.fence import Fences
@@ -140,7 +141,7 @@ def test_the_promise_of_lives_that_draw_in_the_same_slots_by_enumeration() -> No
 def test_the_device_has_the_law_of_the_definition(bundle: Bundle) -> None:
     """Which slots of random walks have a draw, by the device and by the definition."""
     rng = np.random.default_rng(3)
-    assert bundle.lattice is not None
+    assert isinstance(bundle, LatticeBundle)
     plane = bundle.lattice.spec.plane
     for _ in range(20):
         steps = rng.normal(0, 40, (40, 2)).cumsum(axis=0)
@@ -206,7 +207,7 @@ def test_a_kill_at_any_moment_never_repeats_a_report_for_another_place(path: Pat
         if drawn is not None and number >= 0:
             assert drawn.slot_ms == last.slot_ms
             with Device.open(path, ledger=ledger) as device:
-                plane = device._source._plane  # type: ignore[attr-defined]
+                plane = device._reporter._plane  # type: ignore[union-attr]
                 here = round((LAT + number % 2 * 200 * METRE) * 1e7), round(LON * 1e7)
                 assert plane.unit_of_e7(*here) == (drawn.x, drawn.y)
 
@@ -253,7 +254,7 @@ def test_inside_a_fence_every_visit_is_one_draw_from_its_centre(bundle: Bundle) 
         ]
         assert len({report.place for report in inside}) == 1
         drawn = device._ledger.drawn_at("")
-        plane = device._source._plane  # type: ignore[attr-defined]
+        plane = device._reporter._plane  # type: ignore[union-attr]
         assert drawn is not None
         assert (drawn.x, drawn.y) == plane.unit_of_e7(home.lat_e7, home.lon_e7)
 
@@ -269,12 +270,11 @@ def test_hold_is_said_and_its_range_checked_where_a_lattice_is_made(tmp_path: Pa
 
     for hold_m in (-1.0, 300.0, math.nan):
         with pytest.raises(ParameterError, match=r"hold_m must be 0 to 250 m"):
-            make_lattice((45.0, -30.0), tmp_path / "a.bundle", epsilon=8, radius_km=3, hold_m=hold_m)
-    held = make_lattice((45.0, -30.0), tmp_path / "a.bundle", epsilon=8, radius_km=3)
-    assert held.lattice is not None
+            make_lattice((45.0, -30.0, 3), tmp_path / "a.bundle", epsilon=8, hold_m=hold_m)
+    held = make_lattice((45.0, -30.0, 3), tmp_path / "a.bundle", epsilon=8)
     assert held.lattice.hold_m == 50.0  # larger than a cell of 25 m: fine
     assert held.disclosed == "when a report was made, and when the vehicle rests"
-    assert "draw in the same slots" in held.guarantee
-    plain = make_lattice((45.0, -30.0), tmp_path / "b.bundle", epsilon=8, radius_km=3, hold_m=0)
+    assert "draw new reports at the same times" in str(held.promise)
+    plain = make_lattice((45.0, -30.0, 3), tmp_path / "b.bundle", epsilon=8, hold_m=0)
     assert plain.disclosed == "when a report was made"
-    assert "a parked car is found" in plain.guarantee
+    assert "a parked car is found" in str(plain.promise)

@@ -18,9 +18,10 @@ from geoblanket.cli.main import app
 from geoblanket.errors import InputError, MismatchError, ParameterError, PolicyError, RandomnessError
 from geoblanket.mechanism import Bundle, load_bundle
 from geoblanket.mechanism.bundle.policy import Policy
-from geoblanket.release import Budget, Device, lattice_bulk, perturb_traces, perturb_walks
+from geoblanket.mechanism.bundle.storage import LatticeBundle
+from geoblanket.release import Budget, Device, bulk, perturb_traces, perturb_walks
+from geoblanket.release.bulk import RELEASED_CELLS_SCHEMA, _PointRun, _Vehicle, perturb_points, perturb_walk_points
 from geoblanket.release.fence import NO_FENCES, Fences
-from geoblanket.release.lattice_bulk import RELEASED_CELLS_SCHEMA, _Run, _Vehicle, perturb_points, perturb_walk_points
 from geoblanket.traces.table import TRACES_SCHEMA
 from tests.release.lattices import LAT, LON, START, deviation, save_small
 from tests.release.worlds import GRAPH, PLACES, save_walks
@@ -47,7 +48,7 @@ def test_each_vehicle_has_one_report_in_a_slot(
     lattice_bundle: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
     """Two trips of one vehicle meet in a slot; a third one lies within the first; another vehicle is on its own."""
-    monkeypatch.setattr(lattice_bulk, "_ROWS_AT_A_TIME", rows)
+    monkeypatch.setattr(bulk, "_ROWS_AT_A_TIME", rows)
     trips = [
         ("a", [0, 10, 29, 30, 61, 100, 3590, 3599, 3600]),
         ("a", [3605, 3629, 3631, 3700]),
@@ -92,7 +93,7 @@ def test_any_stretches_of_slots_are_reported_once() -> None:
 
 @pytest.mark.usefixtures("fixed_randomness")
 def test_reports_follow_the_weights(lattice_bundle: Bundle, tmp_path: Path) -> None:
-    assert lattice_bundle.lattice is not None
+    assert isinstance(lattice_bundle, LatticeBundle)
     count = 12_000
     traces = save_traces(
         tmp_path / "t.parquet",
@@ -117,7 +118,7 @@ def test_reports_at_rest_are_held_as_by_a_device(
     held: Bundle, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
 ) -> None:
     """Random walks of two vehicles in a fence and outside: which reports are new draws, in bulk and by devices."""
-    monkeypatch.setattr(lattice_bulk, "_ROWS_AT_A_TIME", rows)
+    monkeypatch.setattr(bulk, "_ROWS_AT_A_TIME", rows)
     rng = np.random.default_rng(2)
     steps = 400
     still = rng.random((2, steps, 1)) < 0.7
@@ -235,9 +236,10 @@ def test_memory_is_bounded(held: Bundle) -> None:
 
     peaks = []
     for count in (2, 6, 60):
-        run = _Run(held, Path("t.parquet"), NO_FENCES, silent)
+        run = _PointRun(held, Path("t.parquet"), NO_FENCES, silent)
+        run._batches = batches(count)
         tracemalloc.start()
-        reports = sum(part.height for part in run.reports(batches(count)))
+        reports = sum(part.height for part in run.reports())
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert reports == run.summary().reports == 1_000 * count
@@ -250,7 +252,7 @@ def test_the_command_needs_no_roads_and_says_what_it_costs(lattice_path: Path, t
     done = CliRunner().invoke(app, [*command, "--traces", str(traces)])
     assert done.exit_code == 0, done.output
     told = " ".join(done.stderr.split())
-    assert "one costs 2 per km, and an hour on the road, one every 30 s, adds up to 240 per km" in told
+    assert "one costs 2 per km. An hour on the road, one report every 30 s, adds up to 240 per km at most." in told
     assert "The vehicle with the most draws (100) spent 200 per km" in told
     done = CliRunner().invoke(app, [*command, "--traces", str(traces), "--json"])
     assert json.loads(done.stdout)["reports"] == 100

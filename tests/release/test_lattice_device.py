@@ -14,18 +14,18 @@ from typer.testing import CliRunner
 
 from geoblanket.cli.main import app
 from geoblanket.errors import InputError, MismatchError, PolicyError, RefusedError
-from geoblanket.gateway.config import read_config
-from geoblanket.gateway.running import Gateway
 from geoblanket.mechanism import Bundle, load_bundle
 from geoblanket.mechanism.bundle.policy import Policy
-from geoblanket.mechanism.bundle.storage import save_lattice
+from geoblanket.mechanism.bundle.storage import LatticeBundle, save_lattice
 from geoblanket.release import Budget, Device, Fleet, Ledger
-from geoblanket.release.lattice_bulk import perturb_points
-from geoblanket.service.store import BundleStore
-from tests.gateway.living import HTTP, upstream, write_config
+from geoblanket.release.bulk import perturb_points
+from geoblanket.serve.gateway.config import read_config
+from geoblanket.serve.gateway.running import Gateway
+from geoblanket.serve.service.bundles import BundleStore
 from tests.mechanism.lattice.frames import small_spec
 from tests.release.lattices import LAT, LON, START, deviation, save_small
 from tests.release.test_lattice_bulk import save_traces
+from tests.serve.gateway.living import HTTP, upstream, write_config
 
 PLENTY = Budget(1e8, 3600.0)
 
@@ -35,7 +35,7 @@ def memory(bundle: Bundle, budget: Budget = PLENTY) -> Device:
 
 
 def test_a_report_has_a_cell_its_centre_and_the_slot(lattice_bundle: Bundle) -> None:
-    assert lattice_bundle.lattice is not None
+    assert isinstance(lattice_bundle, LatticeBundle)
     with memory(lattice_bundle) as device:
         for step in range(50):
             report = device.report(LAT, LON, START + 30 * step + 7.5)
@@ -50,7 +50,7 @@ def test_a_report_has_a_cell_its_centre_and_the_slot(lattice_bundle: Bundle) -> 
 
 @pytest.mark.usefixtures("fixed_randomness")
 def test_reports_follow_the_weights(lattice_bundle: Bundle) -> None:
-    assert lattice_bundle.lattice is not None
+    assert isinstance(lattice_bundle, LatticeBundle)
     with memory(lattice_bundle) as device:
         cells = [device.report(LAT, LON, START + 30 * step).place for step in range(4_000)]
     assert abs(deviation(cells, lattice_bundle.lattice.weights(LAT, LON) / 2**62)) < 4
@@ -90,7 +90,7 @@ def test_every_location_is_answered_and_treated_alike(lattice_bundle: Bundle, mo
 
 
 def test_outside_the_frame_its_nearest_point_is_reported_from(lattice_bundle: Bundle) -> None:
-    assert lattice_bundle.lattice is not None
+    assert isinstance(lattice_bundle, LatticeBundle)
     plane = lattice_bundle.lattice.spec.plane
     rng = np.random.default_rng(0)
     for lat, lon in zip(rng.uniform(-90, 90, 300), rng.uniform(-180, 180, 300), strict=True):
@@ -149,7 +149,7 @@ def test_the_stream_and_the_ledger_tell_of_cells(lattice_path: Path, tmp_path: P
     create = ["ledger", "create", ledger, "--budget", "8", "--window", "7200"]
     assert CliRunner().invoke(app, create).exit_code == 0
     lines = "".join(f'{{"lat": {LAT}, "lon": {LON}, "time": {START + 1200 * step}}}\n' for step in range(5))
-    stream = ["perturb", str(lattice_path), "--stream", "--ledger", ledger, "--replay"]
+    stream = ["perturb", str(lattice_path), "--stream", "--ledger", ledger, "--set", "replay=true"]
     done = CliRunner().invoke(app, stream, input=lines)
     answers = [json.loads(line) for line in done.stdout.splitlines()]
     assert [answer.get("left") for answer in answers] == [6.0, 4.0, 2.0, 0.0, None]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from geoblanket.mechanism import Bundle
+from geoblanket.mechanism.bundle.storage import LatticeBundle
 from geoblanket.release import Budget, Device, Fleet, Ledger
 from tests.release.lattices import LAT, LON, START, deviation
 
@@ -16,7 +17,7 @@ HOUR = 3600
 
 @pytest.mark.usefixtures("fixed_randomness")
 def test_reports_of_a_fleet_follow_the_weights(lattice_bundle: Bundle) -> None:
-    assert lattice_bundle.lattice is not None
+    assert isinstance(lattice_bundle, LatticeBundle)
     count = 12_000
     fleet = Fleet.open(lattice_bundle, vehicles=[str(number) for number in range(count)], ledger=None, replay=True)
     first = fleet.report(np.arange(count), np.full(count, LAT), np.full(count, LON), START)
@@ -50,10 +51,10 @@ def test_costs_and_refusals_are_those_of_devices(lattice_bundle: Bundle, tmp_pat
         if step == 4200 and ledger is not None:
             fleet.close()
             fleet = Fleet.open(lattice_bundle, vehicles=NAMES, ledger=ledger, replay=True)
-    book = fleet._ledger
-    assert book is not None
+    shared = fleet._ledger
+    assert shared is not None
     for name, device in zip(NAMES, devices, strict=True):
-        mine, its = book.account(name), device._ledger.account("")
+        mine, its = shared.account(name), device._ledger.account("")
         assert (mine.spent_micro, mine.drawn_slot_ms) == (its.spent_micro, its.drawn_slot_ms)
     assert len({reason.partition(" Enough of it")[0] for reason in reasons if reason}) == 1
     fleet.close()

@@ -15,7 +15,7 @@ import pytest
 from geoblanket.errors import LedgerError, MismatchError, ParameterError
 from geoblanket.mechanism import Bundle
 from geoblanket.release import Budget, Device, Ledger
-from geoblanket.release._ledger_file import _FORMATS, FORMAT, LedgerRow
+from geoblanket.release._ledger_file import _ROW_WITH_ANCHORS, FORMAT, LedgerRow
 from geoblanket.release.budget import Answer
 from geoblanket.release.device_key import SealingKey, seal
 from geoblanket.release.fence import NO_FENCES
@@ -238,7 +238,7 @@ def forged(path: Path, number: int) -> None:
     with connection:
         for table in ("answers", "accounts", "fences", "verified"):
             connection.execute(f"DELETE FROM {table}")  # noqa: S608
-        names = LedgerRow._fields if number == FORMAT else _FORMATS[number].ledger
+        names = LedgerRow._fields if number == FORMAT else _ROW_WITH_ANCHORS[:-1]
         if number < FORMAT:
             connection.execute("DROP TABLE fences")
             connection.execute("CREATE TABLE anchors (shift BLOB)")

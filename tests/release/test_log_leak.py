@@ -20,6 +20,7 @@ import pytest
 
 from geoblanket.errors import LedgerError, ParameterError, RandomnessError
 from geoblanket.mechanism import Bundle, load_bundle
+from geoblanket.mechanism.bundle.storage import LatticeBundle
 from geoblanket.release import Budget, Device, Fleet, Ledger
 from geoblanket.release.device import answers
 from geoblanket.release.fence import Fence, Fences
@@ -65,7 +66,7 @@ PATHS: list[tuple[str, Callable[[Device, pytest.MonkeyPatch], Any], tuple[Any, .
     ("budget", lambda device, _: [device.report(LAT, LON, TIME - 30 * k) for k in (3, 2, 1)], (LAT, LON, TIME)),
     ("randomness", lambda _, patch: patch.setattr(os, "urandom", no_randomness), (LAT, LON, TIME)),
     ("ledger", lambda device, _: break_ledger(device), (LAT, LON, TIME)),
-    ("surprise", lambda device, _: setattr(device._source, "_rule", None), (LAT, LON, TIME)),
+    ("surprise", lambda device, _: setattr(device._reporter, "_rule", None), (LAT, LON, TIME)),
 ]
 
 
@@ -133,7 +134,7 @@ def test_no_error_of_a_fleet_or_stream_tells_where_it_is(spread: Bundle) -> None
 def test_the_command_tells_nothing_either(spread_path: Path, tmp_path: Path) -> None:
     stdin = f'{{"lat": {LAT}, "lon": {LON}, "time": 1719792000}}\n' * 2
     stdin += f'{{"lat": {LAT}, "lon": {LON}, "time": 1719791000}}\n{LAT}\n{{"lat": {LAT}'
-    for extra in (["--budget", "8"], ["--ledger", "absent"], []):
+    for extra in (["--set", "budget=8"], ["--ledger", "absent"], []):
         command = [sys.executable, "-c", "from geoblanket.cli import main; main()", "perturb", str(spread_path)]
         done = subprocess.run(
             [*command, "--stream", *extra], cwd=tmp_path, input=stdin, capture_output=True, text=True, check=False
@@ -151,7 +152,7 @@ def secrets_of(bundle: Bundle, *places: tuple[float, float]) -> list[bytes]:
 
     Short numbers are looked for in pairs only: alone they would be found by chance.
     """
-    assert bundle.lattice is not None
+    assert isinstance(bundle, LatticeBundle)
     result = []
     for place in places:
         e7 = [round(degrees * 1e7) for degrees in place]
@@ -195,7 +196,7 @@ def test_neither_the_location_nor_the_protected_place_is_told(
             "older": lambda: device.report(*where, TIME + 300),
             "randomness": lambda: monkeypatch.setattr(os, "urandom", no_randomness),
             "ledger": lambda: break_ledger(device),
-            "surprise": lambda: setattr(device._source, "_lattice", None),
+            "surprise": lambda: setattr(device._reporter, "lattice", None),
             "write": lambda: monkeypatch.setattr(Ledger, "_store", None),
             "hold": lambda: setattr(device._ledger, "_hold", 7),
             "fence": lambda: monkeypatch.setattr(Fence, "holds_e7", None),
@@ -210,7 +211,7 @@ def test_neither_the_location_nor_the_protected_place_is_told(
             told += everything_of(error, but=__file__)
         else:
             assert fault == "none"
-        told += repr(device) + repr(device._ledger.account("")) + repr(device._source) + repr(device.fences)
+        told += repr(device) + repr(device._ledger.account("")) + repr(device._reporter) + repr(device.fences)
         if fault != "ledger":
             assert (tmp_path / "a.ledger.hold").stat().st_size == 72
         for file in tmp_path.iterdir():  # while it is open: the log too

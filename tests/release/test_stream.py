@@ -97,7 +97,7 @@ def test_the_commands(spread_path: Path, tmp_path: Path) -> None:
     ledger = str(tmp_path / "a.ledger")
     assert "no such ledger" in str(geoblanket("ledger", "show", ledger).exception)
     assert geoblanket("ledger", "create", ledger, "--budget", "12", "--window", "600").exit_code == 0
-    stream = ["perturb", str(spread_path), "--stream", "--ledger", ledger, "--replay"]
+    stream = ["perturb", str(spread_path), "--stream", "--ledger", ledger, "--set", "replay=true"]
     done = geoblanket(*stream, stdin=GOOD + b"\nbad\n" + GOOD.replace(b"00Z", b"30Z") + b"\n")
     assert done.exit_code == 0, done.output
     first, bad, second = (json.loads(line) for line in done.stdout.splitlines())
@@ -118,34 +118,39 @@ def test_the_commands(spread_path: Path, tmp_path: Path) -> None:
         "replay": True,
     }
     assert "8 per km" in geoblanket("ledger", "show", ledger).stdout
-    assert "is whole: 2 transaction(s)" in geoblanket("ledger", "verify", ledger).stderr
+    assert "is whole: 2 transactions" in geoblanket("ledger", "verify", ledger).stderr
     Path(ledger).write_bytes(Path(ledger).read_bytes()[:-4096] + bytes(4096))
     broken = geoblanket("ledger", "verify", ledger)
     assert isinstance(broken.exception, LedgerError)
     assert broken.exit_code == 1
 
 
-def test_keys_and_counters_are_given_by_files(spread_path: Path, tmp_path: Path) -> None:
+def test_keys_and_counters_are_given_by_files(
+    spread_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ledger, key, counter = (str(tmp_path / name) for name in ("a.ledger", "key", "count"))
-    sealed = ["--device-key", key, "--counter", counter]
-    made = geoblanket("ledger", "create", ledger, "--budget", "12", "--window", "600", *sealed)
+    monkeypatch.setenv("GEOBLANKET_LEDGER_KEY", key)
+    monkeypatch.setenv("GEOBLANKET_LEDGER_COUNTER", counter)
+    made = geoblanket("ledger", "create", ledger, "--budget", "12", "--window", "600")
     assert "key: the device key cannot be read" in str(made.exception)
     for short in (b"", b"fifteen bytes!!"):
         Path(key).write_bytes(short)
-        made = geoblanket("ledger", "create", ledger, "--budget", "12", "--window", "600", *sealed)
+        made = geoblanket("ledger", "create", ledger, "--budget", "12", "--window", "600")
         assert isinstance(made.exception, InputError)
-        assert f"key: is no device key: it has {len(short)} bytes, and 16 are the least" in str(made.exception)
+        assert f"key: is no device key: it has {len(short)} bytes, and needs at least 16" in str(made.exception)
         assert not Path(ledger).exists()
     Path(key).write_bytes(b"sixteen bytes!!!")
-    assert geoblanket("ledger", "create", ledger, "--budget", "12", "--window", "600", *sealed).exit_code == 0
-    stream = ["perturb", str(spread_path), "--stream", "--ledger", ledger, "--replay"]
-    assert json.loads(geoblanket(*stream, *sealed, stdin=GOOD).stdout)["left"] == 8.0
+    assert geoblanket("ledger", "create", ledger, "--budget", "12", "--window", "600").exit_code == 0
+    stream = ["perturb", str(spread_path), "--stream", "--ledger", ledger, "--set", "replay=true"]
+    assert json.loads(geoblanket(*stream, stdin=GOOD).stdout)["left"] == 8.0
+    assert geoblanket("ledger", "verify", ledger).exit_code == 0
+    assert Path(counter).exists()
+    monkeypatch.delenv("GEOBLANKET_LEDGER_KEY")
     assert isinstance(geoblanket(*stream, stdin=GOOD).exception, LedgerError)
-    assert geoblanket("ledger", "verify", ledger, *sealed).exit_code == 0
 
 
 def test_a_stream_needs_a_budget(spread_path: Path) -> None:
-    stream = ["perturb", str(spread_path), "--stream", "--replay"]
+    stream = ["perturb", str(spread_path), "--stream", "--set", "replay=true"]
     assert "Give a ledger, or a budget" in str(geoblanket(*stream, stdin=GOOD).exception)
-    assert json.loads(geoblanket(*stream, "--budget", "8", stdin=GOOD).stdout)["left"] == 4.0
+    assert json.loads(geoblanket(*stream, "--set", "budget=8", stdin=GOOD).stdout)["left"] == 4.0
     assert "need --roads and --out" in str(geoblanket("perturb", str(spread_path), "--walks", "w.parquet").exception)

@@ -13,8 +13,8 @@ import polars as pl
 from geoblanket._arrays import Indices
 from geoblanket._tables import write_table
 from geoblanket.mechanism import BundledMechanism, Mechanism, Problem, save_bundle
-from geoblanket.mechanism.bundle.clock import Clock
-from geoblanket.mechanism.history_rule.row_distances import row_distance_mm
+from geoblanket.mechanism.bundle.header import Clock
+from geoblanket.mechanism.history_table import row_distance_mm
 from geoblanket.mobility.walks import WALKS_SCHEMA
 from geoblanket.roads.places import choose_places
 from tests.roads.graphs import grid_graph

@@ -6,7 +6,7 @@ import networkx as nx
 import numpy as np
 from hypothesis import strategies as st
 
-from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph
+from geoblanket.roads.graph import ROAD_CLASSES, Edges, Nodes, RoadGraph
 
 
 @st.composite
@@ -21,14 +21,18 @@ def road_graphs(draw: st.DrawFn, *, max_nodes: int = 12, max_edges: int = 40) ->
     where = np.array(draw(st.lists(position, min_size=nodes, max_size=nodes)), float).reshape(nodes, 2)
     columns = np.array(edges, float).reshape(len(edges), 4).T
     return RoadGraph.from_edges(
-        node_ids=draw(st.permutations(range(100, 100 + nodes))),
-        lat=41.0 + where[:, 0] * 1e-3,
-        lon=-8.6 + where[:, 1] * 1e-3,
-        sources=columns[0],
-        targets=columns[1],
-        length_m=columns[2],
-        speed_m_s=columns[3],
-        road_class=draw(st.lists(st.integers(0, len(ROAD_CLASSES) - 1), min_size=len(edges), max_size=len(edges))),
+        Nodes(
+            ids=draw(st.permutations(range(100, 100 + nodes))),
+            lat=41.0 + where[:, 0] * 1e-3,
+            lon=-8.6 + where[:, 1] * 1e-3,
+        ),
+        Edges(
+            sources=columns[0],
+            targets=columns[1],
+            length_m=columns[2],
+            speed_m_s=columns[3],
+            road_class=draw(st.lists(st.integers(0, len(ROAD_CLASSES) - 1), min_size=len(edges), max_size=len(edges))),
+        ),
         length_model="given",
     )
 
@@ -55,14 +59,18 @@ def grid_graph(rows: int, columns: int, *, step_deg: float = 1e-3, lat: float = 
     row, column = np.divmod(np.arange(rows * columns), columns)
     edges = 2 * len(one)
     return RoadGraph.from_edges(
-        node_ids=1000 + np.arange(rows * columns),
-        lat=lat + row * step_deg,
-        lon=(lon + column * step_deg + 180) % 360 - 180,
-        sources=np.concatenate([one, other]),
-        targets=np.concatenate([other, one]),
-        length_m=np.full(edges, 1e5 * step_deg),
-        speed_m_s=np.full(edges, 10.0),
-        road_class=np.full(edges, ROAD_CLASSES.index("residential")),
+        Nodes(
+            ids=1000 + np.arange(rows * columns),
+            lat=lat + row * step_deg,
+            lon=(lon + column * step_deg + 180) % 360 - 180,
+        ),
+        Edges(
+            sources=np.concatenate([one, other]),
+            targets=np.concatenate([other, one]),
+            length_m=np.full(edges, 1e5 * step_deg),
+            speed_m_s=np.full(edges, 10.0),
+            road_class=np.full(edges, ROAD_CLASSES.index("residential")),
+        ),
         length_model="given",
     )
 
@@ -71,14 +79,14 @@ def permute_nodes(graph: RoadGraph, order: np.ndarray) -> RoadGraph:
     """The same roads with the nodes listed in another order."""
     new_index = np.argsort(order)
     return RoadGraph.from_edges(
-        node_ids=graph.node_ids[order],
-        lat=graph.lat[order],
-        lon=graph.lon[order],
-        sources=new_index[graph.sources],
-        targets=new_index[graph.targets],
-        length_m=graph.length_m,
-        speed_m_s=graph.speed_m_s,
-        road_class=graph.road_class,
+        Nodes(ids=graph.node_ids[order], lat=graph.lat[order], lon=graph.lon[order]),
+        Edges(
+            sources=new_index[graph.sources],
+            targets=new_index[graph.targets],
+            length_m=graph.length_m,
+            speed_m_s=graph.speed_m_s,
+            road_class=graph.road_class,
+        ),
         length_model=graph.length_model,
         shapes=(graph.shape_offsets, graph.shape_lat, graph.shape_lon),
     )

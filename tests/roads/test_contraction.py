@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geoblanket._geodesy import haversine_m
-from geoblanket.roads.graph import RoadGraph
+from geoblanket.roads.graph import Edges, Nodes, RoadGraph
 from geoblanket.roads.simplification import contract
 
 TWO_WAY, ONE_WAY = True, False
@@ -32,14 +32,14 @@ def network(roads: list[Road], *, node_count: int = 12) -> RoadGraph:
                     edges.setdefault((end, start), (road_class, speed))
     ends = np.array(list(edges), np.int64).reshape(-1, 2)
     return RoadGraph.from_edges(
-        node_ids=np.arange(node_count) + 1000,
-        lat=lat,
-        lon=lon,
-        sources=ends[:, 0],
-        targets=ends[:, 1],
-        length_m=haversine_m(lat[ends[:, 0]], lon[ends[:, 0]], lat[ends[:, 1]], lon[ends[:, 1]]),
-        speed_m_s=[speed for _, speed in edges.values()],
-        road_class=[road_class for road_class, _ in edges.values()],
+        Nodes(ids=np.arange(node_count) + 1000, lat=lat, lon=lon),
+        Edges(
+            sources=ends[:, 0],
+            targets=ends[:, 1],
+            length_m=haversine_m(lat[ends[:, 0]], lon[ends[:, 0]], lat[ends[:, 1]], lon[ends[:, 1]]),
+            speed_m_s=[speed for _, speed in edges.values()],
+            road_class=[road_class for road_class, _ in edges.values()],
+        ),
         length_model="sphere",
     )
 

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from geoblanket.errors import InputError, ParameterError
+from geoblanket.roads import distances
 from geoblanket.roads.distances import (
     Weight,
-    road_distance_blocks,
     road_distances,
     weight_matrix,
 )
-from geoblanket.roads.graph import RoadGraph
+from geoblanket.roads.graph import Edges, Nodes, RoadGraph
 from geoblanket.roads.importer import import_roads
 from tests.roads.graphs import grid_graph, road_graphs, to_multigraph
 
@@ -47,21 +47,17 @@ def test_all_distances_match_networkx(graph: RoadGraph, weight: Weight, reverse:
 def test_chosen_rows_and_columns_match_networkx(graph: RoadGraph, data: st.DataObject) -> None:
     nodes = st.lists(st.integers(0, graph.node_count - 1), max_size=20)
     sources, targets = data.draw(nodes), data.draw(nodes)
-    limit = data.draw(st.sampled_from([0.0, 1.0, 3.0, 8.0, math.inf]))
-    found = road_distances(graph, sources, targets, limit=limit)
-    truth = oracle(graph, "length", limit)
+    found = road_distances(graph, sources, targets)
+    truth = oracle(graph, "length")
     assert found.shape == (len(sources), len(targets))
     np.testing.assert_allclose(found, truth[np.ix_(np.array(sources, int), np.array(targets, int))])
 
 
-@given(road_graphs(), st.integers(1, 200))
-def test_blocks_are_the_matrix_cut_in_rows(graph: RoadGraph, block_bytes: int) -> None:
-    sources = np.arange(graph.node_count)[::-1]
-    blocks = list(road_distance_blocks(graph, sources, block_bytes=block_bytes))
-    np.testing.assert_array_equal(np.concatenate([nodes for nodes, _ in blocks]), sources)
-    np.testing.assert_array_equal(np.concatenate([rows for _, rows in blocks]), road_distances(graph, sources))
-    largest = max(1, block_bytes // (8 * graph.node_count))
-    assert max(len(nodes) for nodes, _ in blocks) <= largest
+def test_a_matrix_made_in_small_blocks_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = grid_graph(5, 6)
+    whole = road_distances(graph, np.arange(graph.node_count)[::-1])
+    monkeypatch.setattr(distances, "_BLOCK_BYTES", 8 * graph.node_count * 7)
+    np.testing.assert_array_equal(road_distances(graph, np.arange(graph.node_count)[::-1]), whole)
 
 
 def test_one_source_gives_one_row() -> None:
@@ -73,32 +69,19 @@ def test_one_source_gives_one_row() -> None:
 
 def test_the_better_of_parallel_edges_may_differ_by_length_and_time() -> None:
     graph = RoadGraph.from_edges(
-        node_ids=[1, 2], lat=[0, 0], lon=[0, 0.01], sources=[0, 0], targets=[1, 1],
-        length_m=[100.0, 150.0], speed_m_s=[1.0, 10.0], road_class=[0, 0], length_model="given",
-    )  # fmt: skip
+        Nodes(ids=[1, 2], lat=[0, 0], lon=[0, 0.01]),
+        Edges(sources=[0, 0], targets=[1, 1], length_m=[100.0, 150.0], speed_m_s=[1.0, 10.0], road_class=[0, 0]),
+        length_model="given",
+    )
     assert road_distances(graph, 0, [1]) == 100.0
     assert road_distances(graph, 0, [1], weight="time") == 15.0
     assert road_distances(graph, 1, [0]) == math.inf
-
-
-def test_float32_is_asked_for() -> None:
-    graph = grid_graph(3, 3)
-    single = road_distances(graph, [0, 1], dtype=np.float32)
-    assert single.dtype == np.float32
-    np.testing.assert_array_equal(single, road_distances(graph, [0, 1]))
 
 
 def test_two_processes_give_what_one_gives() -> None:
     graph = grid_graph(8, 9)
     sources = np.arange(graph.node_count)
     np.testing.assert_array_equal(road_distances(graph, sources, workers=2), road_distances(graph, sources))
-
-
-def test_a_consumer_may_stop_early() -> None:
-    graph = grid_graph(8, 9)
-    blocks = road_distance_blocks(graph, np.arange(graph.node_count), workers=2, block_bytes=1)
-    nodes, _ = next(blocks)
-    assert nodes.tolist() == [0]
 
 
 def test_small_work_stays_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,12 +105,6 @@ def test_nodes_that_do_not_exist_are_refused(sources: list[object]) -> None:
         road_distances(grid_graph(2, 3), sources)  # type: ignore[arg-type]  # wrong on purpose
 
 
-@pytest.mark.parametrize("limit", [-1.0, math.nan])
-def test_a_wrong_limit_is_refused(limit: float) -> None:
-    with pytest.raises(ParameterError, match="limit"):
-        road_distances(grid_graph(2, 3), 0, limit=limit)
-
-
 def test_a_wrong_weight_and_wrong_workers_are_refused() -> None:
     with pytest.raises(ParameterError, match="'length' or 'time'"):
         road_distances(grid_graph(2, 3), 0, weight="hops")  # type: ignore[arg-type]  # wrong on purpose
@@ -146,9 +123,10 @@ def test_a_graph_with_impossible_lengths_is_refused(length: float) -> None:
 
 def test_a_graph_with_no_edges_has_only_its_nodes() -> None:
     graph = RoadGraph.from_edges(
-        node_ids=[1, 2], lat=[0, 0], lon=[0, 1], sources=[], targets=[],
-        length_m=[], speed_m_s=[], road_class=[], length_model="given",
-    )  # fmt: skip
+        Nodes(ids=[1, 2], lat=[0, 0], lon=[0, 1]),
+        Edges(sources=[], targets=[], length_m=[], speed_m_s=[], road_class=[]),
+        length_model="given",
+    )
     np.testing.assert_array_equal(road_distances(graph, [0, 1]), [[0, math.inf], [math.inf, 0]])
 
 

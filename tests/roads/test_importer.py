@@ -6,11 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import osmium
+import polars as pl
 import pytest
 
-from geoblanket.city.formats import write_edges, write_nodes, write_osm
-from geoblanket.city.model import make_city
 from geoblanket.errors import InputError, ParameterError
+from geoblanket.lab.city.folder import write_osm
+from geoblanket.lab.city.model import make_city
+from geoblanket.roads.graph import ROAD_CLASSES
 from geoblanket.roads.importer import import_roads
 from tests.roads.samples import PORTO_PBF, REAL_DATA, needs_real_data, osm_xml
 
@@ -77,8 +79,17 @@ def test_half_of_the_real_openstreetmap_file_is_refused(tmp_path: Path) -> None:
 def test_the_synthetic_city_is_read_as_it_was_made(tmp_path: Path) -> None:
     city = make_city("small", seed=3)
     write_osm(city, tmp_path / "roads.osm.pbf")
-    write_nodes(city, tmp_path / "nodes.csv")
-    write_edges(city, tmp_path / "edges.csv")
+    made = city.graph
+    nodes = {"osmid": made.node_ids, "y": made.lat, "x": made.lon}
+    edges = {
+        "u": made.node_ids[made.sources],
+        "v": made.node_ids[made.targets],
+        "highway": [ROAD_CLASSES[number] for number in made.road_class],
+        "length": made.length_m,
+        "speed_limit": city.streets.speed_km_h,
+    }
+    pl.DataFrame(nodes).write_csv(tmp_path / "nodes.csv")
+    pl.DataFrame(edges).write_csv(tmp_path / "edges.csv")
     for files in (["roads.osm.pbf"], ["nodes.csv", "edges.csv"]):
         graph, _ = import_roads([tmp_path / name for name in files])
         np.testing.assert_array_equal(graph.node_ids, city.graph.node_ids)

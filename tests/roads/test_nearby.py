@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from geoblanket.errors import ParameterError
-from geoblanket.roads.distances import NearbyNodes, distances_within, distances_within_blocks, road_distances
+from geoblanket.roads import distances
+from geoblanket.roads.distances import NearbyNodes, distances_within, road_distances
 from geoblanket.roads.graph import RoadGraph
 from tests.roads.graphs import grid_graph, road_graphs, to_multigraph
 
@@ -23,26 +23,23 @@ def as_matrix(table: NearbyNodes, nodes: int) -> np.ndarray:
     return result
 
 
-@given(road_graphs(), st.sampled_from([0.0, 1.0, 3.0, 8.0, 1e9]), st.booleans(), st.data())
-def test_the_table_is_the_matrix_within_the_limit(
-    graph: RoadGraph, limit: float, reverse: bool, data: st.DataObject
-) -> None:
+@given(road_graphs(), st.sampled_from([0.0, 1.0, 3.0, 8.0, 1e9]), st.data())
+def test_the_table_is_the_matrix_within_the_limit(graph: RoadGraph, limit: float, data: st.DataObject) -> None:
     sources = data.draw(st.lists(st.integers(0, graph.node_count - 1), max_size=15))
-    table = distances_within(graph, sources, limit=limit, reverse=reverse)
+    table = distances_within(graph, sources, limit=limit)
     assert table.sources.tolist() == sources
-    truth = road_distances(graph, sources, reverse=reverse, limit=limit)
+    matrix = road_distances(graph, sources)
+    truth = np.where(matrix <= limit, matrix, math.inf)
     np.testing.assert_allclose(as_matrix(table, graph.node_count), truth)
     for start, stop in zip(table.offsets[:-1], table.offsets[1:], strict=True):
         assert (np.diff(table.targets[start:stop]) > 0).all()
 
 
-@given(road_graphs(), st.booleans(), st.data())
-def test_paths_follow_edges_and_have_the_length_said(graph: RoadGraph, reverse: bool, data: st.DataObject) -> None:
+@given(road_graphs(), st.data())
+def test_paths_follow_edges_and_have_the_length_said(graph: RoadGraph, data: st.DataObject) -> None:
     source = data.draw(st.integers(0, graph.node_count - 1))
-    table = distances_within(graph, [source], limit=8.0, reverse=reverse)
+    table = distances_within(graph, [source], limit=8.0)
     roads = to_multigraph(graph)
-    if reverse:
-        roads = nx.reverse(roads)
     for target, distance in zip(table.targets.tolist(), table.distances, strict=True):
         path = table.path(0, target)
         assert path[0] == source
@@ -54,28 +51,22 @@ def test_paths_follow_edges_and_have_the_length_said(graph: RoadGraph, reverse: 
         assert len(table.path(0, target)) == 0
 
 
-def test_blocks_cover_every_source_once_within_their_memory() -> None:
+def test_a_table_made_in_small_blocks_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     graph = grid_graph(30, 30)
     sources = np.arange(0, 900, 2)
     whole = distances_within(graph, sources, limit=300.0)
-    seen = []
-    for where, block in distances_within_blocks(graph, sources, limit=300.0, block_bytes=12 * 900 * 10):
-        seen.append(where)
-        for row, position in enumerate(where):
-            one = slice(block.offsets[row], block.offsets[row + 1])
-            other = slice(whole.offsets[position], whole.offsets[position + 1])
-            np.testing.assert_array_equal(block.targets[one], whole.targets[other])
-            np.testing.assert_array_equal(block.distances[one], whole.distances[other])
-    np.testing.assert_array_equal(np.sort(np.concatenate(seen)), np.arange(len(sources)))
-    assert len(seen) > 10
+    monkeypatch.setattr(distances, "_BLOCK_BYTES", 12 * 900 * 10)
+    parts = distances_within(graph, sources, limit=300.0)
+    for name in ("offsets", "targets", "distances", "previous"):
+        np.testing.assert_array_equal(getattr(parts, name), getattr(whole, name))
     # Inside a grid of blocks, 25 junctions lie within three blocks.
     assert np.diff(whole.offsets).max() == 25
 
 
-def test_a_table_above_the_cap_is_refused() -> None:
-    graph = grid_graph(10, 10)
-    with pytest.raises(ParameterError, match="memory_cap_bytes"):
-        distances_within(graph, np.arange(100), limit=1e6, memory_cap_bytes=100_000)
+def test_a_table_above_the_cap_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(distances, "_MEMORY_CAP_BYTES", 100_000)
+    with pytest.raises(ParameterError, match="more than the cap"):
+        distances_within(grid_graph(10, 10), np.arange(100), limit=1e6)
 
 
 @pytest.mark.parametrize("limit", [-1.0, math.nan])

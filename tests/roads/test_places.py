@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from geoblanket._geodesy import EARTH_RADIUS_M, haversine_m
 from geoblanket.errors import InputError, MismatchError, ParameterError
-from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph
+from geoblanket.roads.graph import ROAD_CLASSES, Edges, Nodes, RoadGraph
 from geoblanket.roads.places import Places, choose_places
 from tests.roads.graphs import grid_graph, permute_nodes, road_graphs
 
@@ -22,9 +22,10 @@ BLOCK_M = EARTH_RADIUS_M * math.radians(1e-3)
 
 def places_at(lat: list[float], lon: list[float]) -> Places:
     graph = RoadGraph.from_edges(
-        node_ids=np.arange(len(lat)), lat=lat, lon=lon, sources=[], targets=[],
-        length_m=[], speed_m_s=[], road_class=[], length_model="given",
-    )  # fmt: skip
+        Nodes(ids=np.arange(len(lat)), lat=lat, lon=lon),
+        Edges(sources=[], targets=[], length_m=[], speed_m_s=[], road_class=[]),
+        length_model="given",
+    )
     return choose_places(graph)
 
 
@@ -137,10 +138,16 @@ def test_a_spacing_of_exactly_one_block_keeps_the_grid() -> None:
 def test_places_lie_on_important_roads() -> None:
     # Three nodes 111 m apart; the last two are on a primary road, the last also on a second street.
     graph = RoadGraph.from_edges(
-        node_ids=[1, 2, 3], lat=[0, 0.001, 0.002], lon=[0, 0, 0], sources=[0, 1, 2], targets=[2, 2, 0],
-        length_m=[1, 1, 1], speed_m_s=[1, 1, 1], length_model="given",
-        road_class=[ROAD_CLASSES.index(name) for name in ("residential", "primary_link", "residential")],
-    )  # fmt: skip
+        Nodes(ids=[1, 2, 3], lat=[0, 0.001, 0.002], lon=[0, 0, 0]),
+        Edges(
+            sources=[0, 1, 2],
+            targets=[2, 2, 0],
+            length_m=[1, 1, 1],
+            speed_m_s=[1, 1, 1],
+            road_class=[ROAD_CLASSES.index(name) for name in ("residential", "primary_link", "residential")],
+        ),
+        length_model="given",
+    )
     assert choose_places(graph, spacing_m=500).nodes.tolist() == [2]
 
 
@@ -193,12 +200,3 @@ def test_every_point_of_every_road_lies_within_the_snapping_radius(graph: RoadGr
 def test_the_snapping_radius_asks_for_the_right_roads() -> None:
     with pytest.raises(MismatchError, match="another road graph"):
         choose_places(grid_graph(2, 2)).snapping_radius_m(grid_graph(2, 3))
-
-
-def test_quantiles_of_given_points() -> None:
-    places = places_at([0.0], [0.0])
-    metre = 1 / (EARTH_RADIUS_M * math.radians(1))
-    lat = np.arange(101) * metre
-    np.testing.assert_allclose(places.snapping_quantiles_m(lat, np.zeros(101)), [50, 95, 99, 100], atol=1e-5)
-    with pytest.raises(InputError, match="no points"):
-        places.snapping_quantiles_m([], [])

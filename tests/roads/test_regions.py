@@ -20,7 +20,6 @@ def test_rome_and_porto_as_in_the_paper() -> None:
     assert ROME_REGIONS.region(41.8902, 12.4922) == 2 * 5 + 2
     assert PORTO_REGIONS.region(41.1428, -8.6112) == 1 * 3 + 1
     np.testing.assert_allclose(ROME_REGIONS.bounds(12), (41.88, 42.00, 12.47, 12.59))
-    assert ROME_REGIONS.label(12) == "row 3, column 3"
 
 
 @given(st.integers(1, 7), st.integers(1, 7), st.floats(-1, 3), st.floats(-1, 3))
@@ -43,7 +42,6 @@ def test_the_corner_and_the_middle_of_a_region_are_its_own(rows: int, columns: i
     south, north, west, east = np.array([grid.bounds(region) for region in range(len(grid))]).T
     np.testing.assert_array_equal(grid.region(south, west), np.arange(len(grid)))
     np.testing.assert_array_equal(grid.region((south + north) / 2, (west + east) / 2), np.arange(len(grid)))
-    assert len({grid.label(region) for region in range(len(grid))}) == len(grid)
 
 
 def test_the_far_edges_of_the_box_are_inside() -> None:
@@ -70,5 +68,3 @@ def test_an_impossible_grid_is_refused(change: dict[str, float]) -> None:
 def test_a_region_that_does_not_exist_is_refused(region: int) -> None:
     with pytest.raises(ParameterError, match="from 0 to 19"):
         ROME_REGIONS.bounds(region)
-    with pytest.raises(ParameterError, match="from 0 to 19"):
-        ROME_REGIONS.label(region)

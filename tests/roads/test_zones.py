@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from geoblanket._tables import write_table
 from geoblanket.errors import InputError, MismatchError, ParameterError
-from geoblanket.roads.graph import RoadGraph
+from geoblanket.roads.graph import Edges, Nodes, RoadGraph
 from geoblanket.roads.importer import import_roads
 from geoblanket.roads.places import Places, choose_places
 from geoblanket.roads.zones import Zones, is_connected, partition_zones, read_zones, write_zones
@@ -47,14 +47,18 @@ def irregular_city(seed: int, rows: int = 20, columns: int = 20) -> RoadGraph:
     graph = grid_graph(rows, columns)
     open_ = rng.random(graph.edge_count) < 0.6
     return RoadGraph.from_edges(
-        node_ids=rng.permutation(10_000)[: graph.node_count],
-        lat=graph.lat + rng.normal(0, 2e-4, graph.node_count),
-        lon=graph.lon + rng.normal(0, 2e-4, graph.node_count),
-        sources=graph.sources[open_],
-        targets=graph.targets[open_],
-        length_m=rng.uniform(80, 140, int(open_.sum())),
-        speed_m_s=graph.speed_m_s[open_],
-        road_class=rng.integers(0, 8, int(open_.sum())),
+        Nodes(
+            ids=rng.permutation(10_000)[: graph.node_count],
+            lat=graph.lat + rng.normal(0, 2e-4, graph.node_count),
+            lon=graph.lon + rng.normal(0, 2e-4, graph.node_count),
+        ),
+        Edges(
+            sources=graph.sources[open_],
+            targets=graph.targets[open_],
+            length_m=rng.uniform(80, 140, int(open_.sum())),
+            speed_m_s=graph.speed_m_s[open_],
+            road_class=rng.integers(0, 8, int(open_.sum())),
+        ),
         length_model="given",
     )
 
@@ -151,12 +155,20 @@ def test_small_parts_join_a_neighbour() -> None:
     sources = np.concatenate([avenue[:-1], avenue])
     targets = np.concatenate([avenue[1:], ends])
     graph = RoadGraph.from_edges(
-        node_ids=np.arange(2 * count),
-        lat=np.concatenate([np.full(count, 41.0), np.where(avenue % 2, 41.02, 40.98)]),
-        lon=-8.6 + 1e-3 * np.tile(avenue, 2),
-        sources=sources, targets=targets, length_m=np.full(len(sources), 100.0), speed_m_s=np.ones(len(sources)),
-        road_class=np.zeros(len(sources)), length_model="given",
-    )  # fmt: skip
+        Nodes(
+            ids=np.arange(2 * count),
+            lat=np.concatenate([np.full(count, 41.0), np.where(avenue % 2, 41.02, 40.98)]),
+            lon=-8.6 + 1e-3 * np.tile(avenue, 2),
+        ),
+        Edges(
+            sources=sources,
+            targets=targets,
+            length_m=np.full(len(sources), 100.0),
+            speed_m_s=np.ones(len(sources)),
+            road_class=np.zeros(len(sources)),
+        ),
+        length_model="given",
+    )
     zones = partition_zones(graph, choose_places(graph), max_places=20)
     assert zones.sizes.max() <= 20
     assert zones.sizes.min() >= 10
@@ -187,9 +199,16 @@ def test_a_zone_keeps_its_id_when_another_part_of_the_map_changes() -> None:
         apart = graph.keep_edges((column[graph.sources] < 8) == (column[graph.targets] < 8))
         ids = np.where(column < 8, row * 8 + column, 1000 + row * 100 + column)
         return RoadGraph.from_edges(
-            node_ids=ids, lat=apart.lat, lon=apart.lon, sources=apart.sources, targets=apart.targets,
-            length_m=apart.length_m, speed_m_s=apart.speed_m_s, road_class=apart.road_class, length_model="given",
-        )  # fmt: skip
+            Nodes(ids=ids, lat=apart.lat, lon=apart.lon),
+            Edges(
+                sources=apart.sources,
+                targets=apart.targets,
+                length_m=apart.length_m,
+                speed_m_s=apart.speed_m_s,
+                road_class=apart.road_class,
+            ),
+            length_model="given",
+        )
 
     small, large = towns(4), towns(6)
     old, new = (partition_zones(graph, choose_places(graph), max_places=32) for graph in (small, large))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from geoblanket.traces.importing import import_traces
+from geoblanket.traces.importing import Reading, import_traces
 from geoblanket.traces.summary import ImportSummary
 from geoblanket.traces.table import scan_traces
 
@@ -62,7 +63,8 @@ def gzipped(path: Path) -> Path:
 def imported(folder: Path, *files: Path, **options: Any) -> tuple[pl.DataFrame, ImportSummary]:
     """Import files and read the table back."""
     out = folder / "traces.parquet"
-    summary = import_traces(files, out, **options)
+    reading = {name: options.pop(name) for name in asdict(Reading()) if name in options}
+    summary = import_traces(files, out, reading=Reading(**reading), **options)
     return scan_traces(out).collect(), summary
 
 

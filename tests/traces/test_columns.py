@@ -9,7 +9,7 @@ import pytest
 
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.traces.cleaning import Cleaning
-from geoblanket.traces.columns import check_columns
+from geoblanket.traces.importing import Reading
 from tests.traces._files import REAL_DATA, START_S, dropped, gzipped, imported, steady, table_file
 
 COLUMNS = {"time": "t", "lat": "y", "lon": "x", "vehicle": "taxi"}
@@ -155,7 +155,7 @@ def test_impossible_latitudes_are_counted(tmp_path: Path, value: str) -> None:
             "row 1: column 'Breite' is missing. The file has: vehicle,",
         ),
         (steady(3), {"columns": {"trip": "ride"}}, "row 1: column 'ride'"),
-        (steady(3), {"time_unit": "ms"}, "Give --time-unit s"),
+        (steady(3), {"time_unit": "ms"}, "Give --set time_unit=s"),
         ([f"a,{k},41.9,12.5" for k in range(3)], {}, "cannot be told"),
         ([f"a,2014-02-01 00:00:0{k},41.9,12.5" for k in range(3)], {}, "--time-zone"),
         ([f"a,01.02.2014 00:0{k},41.9,12.5" for k in range(3)], {}, "row 2: the time is not readable, and the same"),
@@ -208,15 +208,15 @@ def test_seconds_of_a_simulation_are_read_where_they_are_declared(tmp_path: Path
 @pytest.mark.parametrize(
     ("columns", "message"),
     [
-        ({"speed": "v"}, "Got 'speed' instead"),
-        ({"lat": ""}, "Got an empty one"),
+        ({"speed": "v"}, "must give names"),
+        ({"lat": ""}, "must give names"),
         ({"lat": "Longitude", "lon": "Latitude"}, "look exchanged"),
         ({"lat": "x", "lon": "y"}, "look exchanged"),
     ],
 )
 def test_mappings_that_make_no_sense_are_refused(columns: dict[str, str], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
-        check_columns(columns)
+        Reading(columns=columns)
 
 
 @pytest.mark.skipif(not REAL_DATA.is_dir(), reason="the real data is not there")

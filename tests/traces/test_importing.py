@@ -121,12 +121,12 @@ def test_progress_is_told_to_the_end(tmp_path: Path) -> None:
         ({"format": "table", "delimiter": ";;"}, "delimiter must be"),
         ({"format": "table", "delimiter": '"'}, "delimiter must be"),
         ({"format": "table", "time_zone": "Nowhere"}, "time zone"),
-        ({"format": "table", "columns": {"a": "b"}}, "Got 'a' instead"),
+        ({"format": "table", "columns": {"a": "b"}}, "columns must give names"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ParameterError, match=message):
-        import_traces([table_file(tmp_path / "a.csv", steady(3))], tmp_path / "out.parquet", **options)
+        imported(tmp_path, table_file(tmp_path / "a.csv", steady(3)), **options)
 
 
 def test_files_are_checked_first(tmp_path: Path) -> None:

@@ -172,12 +172,12 @@ def test_columns_are_found_by_name(tmp_path: Path) -> None:
     [
         (PORTO_HEADER.replace("TAXI_ID", "TAXI") + "\n", "row 1: column 'TAXI_ID'"),
         (PORTO_HEADER.replace("DAY_TYPE", "TAXI_ID") + "\n", "more than one column 'TAXI_ID'"),
-        (PORTO_HEADER.replace(",", ";") + "\n", r"delimiter ';'; give --delimiter"),
+        (PORTO_HEADER.replace(",", ";") + "\n", r"delimiter ';'; give --set delimiter"),
         (PORTO_HEADER + "\n", "has a header but no rows"),
         (PORTO_HEADER, "has a header but no rows"),
         (porto_row(line(3)) + "\n", "seems to have no header"),
         (PORTO_HEADER + "\n" + "1,2\n" * 5, "row 2: wrong number of columns, and the same goes for the rows after it"),
-        (PORTO_HEADER + "\n" + porto_row(line(3), start=START_S * 1000) + "\n", "Give --time-unit ms"),
+        (PORTO_HEADER + "\n" + porto_row(line(3), start=START_S * 1000) + "\n", "Give --set time_unit=ms"),
         (
             PORTO_HEADER + "\n" + porto_row([[lat, lon] for lon, lat in line(9)]) + "\n",
             "latitude and longitude look exchanged",

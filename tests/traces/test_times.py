@@ -92,12 +92,12 @@ def test_fractions_of_seconds_are_kept() -> None:
 
 @pytest.mark.parametrize(("declared", "per_s", "right"), [("s", 1000, "ms"), ("ms", 1, "s"), ("s", 10**6, "us")])
 def test_a_declared_unit_that_cannot_be_right_is_refused(declared: TimeUnit, per_s: int, right: str) -> None:
-    with pytest.raises(InputError, match=f"Give --time-unit {right}"):
+    with pytest.raises(InputError, match=f"Give --set time_unit={right}"):
         found([str(1_391_209_200 * per_s)], unit=declared)
 
 
 def test_numbers_that_do_not_tell_their_unit_need_one() -> None:
-    with pytest.raises(InputError, match=r"cannot be told.*--time-unit"):
+    with pytest.raises(InputError, match=r"cannot be told.*--set time_unit"):
         found(["0", "15", "30"])
     assert found(["0", "15", "30"], unit="s") == TimeFormat("s")
 

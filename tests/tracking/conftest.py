@@ -4,7 +4,7 @@ import pytest
 
 from geoblanket.mechanism import load_bundle
 from geoblanket.mechanism.bundle.storage import Bundle
-from tests.service.city_lattices import save_city
+from tests.serve.service.city_lattices import save_city
 
 
 @pytest.fixture(scope="session")

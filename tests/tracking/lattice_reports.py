@@ -11,8 +11,8 @@ import numpy as np
 import polars as pl
 
 from geoblanket._tables import write_table
-from geoblanket.mechanism.bundle.storage import Bundle
-from geoblanket.release.lattice_bulk import RELEASED_CELLS_SCHEMA
+from geoblanket.mechanism.bundle.storage import Bundle, LatticeBundle
+from geoblanket.release.bulk import RELEASED_CELLS_SCHEMA
 from geoblanket.tracking.motion_model import MotionModel
 
 SLOT = int(datetime(2024, 7, 1, tzinfo=UTC).timestamp()) // 30
@@ -29,8 +29,8 @@ def near_model(*, interval_s: float = 30.0, across: int = 7, at: tuple[float, fl
 
 def cells_near(bundle: Bundle, model: MotionModel, places: Sequence[int]) -> list[int]:
     """Drawn reports from places of a model."""
+    assert isinstance(bundle, LatticeBundle)
     lattice = bundle.lattice
-    assert lattice is not None
     x, y = lattice.spec.plane.units(model.lat[list(places)], model.lon[list(places)])
     return [int(cell) for cell in lattice.draw_many_at(x, y)]
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from geoblanket._arrays import Floats
 from geoblanket._geodesy import haversine_m
 from geoblanket.loss import StraightLine
-from geoblanket.tracking.estimate import Estimator
+from geoblanket.tracking.estimate import Estimator, geometric_median
 from geoblanket.tracking.motion_model import MotionModel
 from tests.release.worlds import PLACES
 
@@ -28,6 +29,18 @@ def test_the_estimate_is_the_point_of_least_expected_distance() -> None:
         starts = (point, MODEL.xy_m[belief.argmax()])
         best = min(minimize(partial(expected_m, belief), start, method="Nelder-Mead").fun for start in starts)
         assert expected_m(belief, point) <= 1.02 * best
+
+
+def test_the_geometric_median_has_the_least_sum_of_distances() -> None:
+    points = np.random.default_rng(2).normal(size=(3, 9, 2))
+    median = geometric_median(points, nearest=1e-3)
+
+    def distances(to: Floats) -> Floats:
+        total: Floats = np.linalg.norm(points - to[:, None], axis=-1).sum(axis=1)
+        return total
+
+    for step in ((0.05, 0), (-0.05, 0), (0, 0.05), (0, -0.05)):
+        assert (distances(median) < distances(median + step)).all()
 
 
 def test_a_loss_of_ones_own_chooses_a_place() -> None:

@@ -7,14 +7,15 @@ from itertools import product
 import numpy as np
 import pytest
 
-from geoblanket.mechanism import BundledMechanism, Mechanism, Problem, load_bundle, save_bundle
-from geoblanket.mechanism.bundle.clock import Clock
-from geoblanket.mechanism.bundle.storage import Bundle
-from geoblanket.mechanism.history_rule.row_distances import row_distance_mm
+from geoblanket.mechanism import BundledMechanism, Mechanism, Problem, save_bundle
+from geoblanket.mechanism.bundle.header import Clock
+from geoblanket.mechanism.bundle.storage import ZoneBundle
+from geoblanket.mechanism.history_table import row_distance_mm
 from geoblanket.release.rule import ReleaseRule
 from geoblanket.roads.places import choose_places
 from geoblanket.tracking.motion_model import MotionModel
 from geoblanket.tracking.observation import Reports, ZoneObservations
+from tests.mechanism.bundles import load_zones
 from tests.roads.graphs import grid_graph
 
 PLACES = choose_places(grid_graph(1, 5, step_deg=0.012))
@@ -39,11 +40,11 @@ def mechanism(regime: str, past: int) -> BundledMechanism:
 
 
 @pytest.fixture(scope="module")
-def bundle(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> ZoneBundle:
     path = tmp_path_factory.mktemp("past") / "a.bundle"
     parts = [mechanism("start", 0), mechanism("all", 2)]
     save_bundle(path, parts, version=1, places_e7=PLACES.coordinates_e7, clock=CLOCK)
-    return load_bundle(path)
+    return load_zones(path)
 
 
 def triples() -> MotionModel:
@@ -63,7 +64,7 @@ def triples() -> MotionModel:
     )
 
 
-def test_reports_are_weighed_by_what_the_device_knew(bundle: Bundle) -> None:
+def test_reports_are_weighed_by_what_the_device_knew(bundle: ZoneBundle) -> None:
     model = triples()
     observations = ZoneObservations(bundle, model)
     early, full = bundle.get("all", "start").mechanism.weights, bundle.get("all", "all").mechanism.weights
@@ -78,7 +79,7 @@ def test_reports_are_weighed_by_what_the_device_knew(bundle: Bundle) -> None:
             assert found[state] == pytest.approx(np.asarray(row, np.float64) / 2**62, abs=1e-6)
 
 
-def test_the_device_draws_by_the_same_rows(bundle: Bundle) -> None:
+def test_the_device_draws_by_the_same_rows(bundle: ZoneBundle) -> None:
     """From the rule that devices draw by: a history of two places is one of three whose last two are alike."""
     rule = ReleaseRule(bundle)
     for history, full in (([3, 1], [3, 1, 1]), ([0], [0, 0, 0])):

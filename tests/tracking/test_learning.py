@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.chains import of_order_1
 from geoblanket._arrays import Indices, Ints
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.mobility.histories import HistoryCounts
@@ -59,7 +60,7 @@ def test_a_chain_of_order_2_is_learned() -> None:
     assert row[number[8, 7]] == pytest.approx(0.85, abs=0.03)
     for neighbour in (1, 13, 6):
         assert row[number[neighbour, 7]] == pytest.approx(0.05, abs=0.03)
-    order_1 = model.of_order_1().moves.toarray()
+    order_1 = of_order_1(model).moves.toarray()
     assert order_1[7, 8] < 0.4
 
 
@@ -151,7 +152,7 @@ def test_hours_and_lengths_are_those_of_the_walks_learned_from(tmp_path: Path) -
     assert model.hours[:10].tolist() == pytest.approx([0.1] * 10, abs=1e-3)
     assert model.lengths[length_bin(7)] == pytest.approx(0.2, abs=2e-3)  # of 6 or 7 steps
     # One vehicle for each hour: two of them are held out.
-    trained = learn_motion(GRAPH, PLACES, walks=path, part="train", split=Split(seed=1))
+    trained = learn_motion(GRAPH, PLACES, walks=path, split=Split(seed=1))
     assert sorted(trained.hours[:10].round(2).tolist()) == pytest.approx([0, 0, *[0.12] * 8], abs=0.006)
     alone = learn_motion(GRAPH, PLACES)
     assert alone.hours.tolist() == pytest.approx([1 / 24] * 24)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.chains import of_order_1
 from geoblanket._arrayfile import write_arrays
 from geoblanket._geodesy import haversine_m
 from geoblanket._training import NOBODY, NOT_SAID, WALKS, ReleasedReports, Training
@@ -41,7 +42,7 @@ def test_a_file_knows_hours_and_lengths(tmp_path: Path) -> None:
     replace(second_order(), hours=trips.hours, lengths=trips.lengths).save(tmp_path / "x.model")
     loaded = MotionModel.load(tmp_path / "x.model")
     np.testing.assert_array_equal(loaded.hours, trips.hours)
-    np.testing.assert_array_equal(loaded.of_order_1().lengths, trips.lengths)
+    np.testing.assert_array_equal(of_order_1(loaded).lengths, trips.lengths)
 
 
 def test_a_file_from_before_hours_were_known(tmp_path: Path) -> None:
@@ -67,21 +68,12 @@ def test_a_changed_byte_is_noticed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "problem"),
     [
-        ("chances", np.full(14, 0.5, np.float32), "sum to 1"),
-        ("start", np.array([1.5, -0.5, 0, 0, 0], np.float32), "negative"),
-        ("start", np.full(5, np.nan, np.float32), "sum to 1"),
-        ("targets", np.full(14, 5, np.int32), "no state"),
-        ("offsets", np.array([0, 3, 5, 8, 14, 14]), "every state"),
-        ("states", np.full((5, 2), 3, np.int32), "no place"),
-        ("states", np.zeros((5, 4), np.int32), "1 to 3 places"),
-        ("places_e7", np.full((3, 2), 2_000_000_000, np.int32), "not on Earth"),
+        ("offsets", np.array([0, 3, 5, 8, 11, 12]), "do not fit"),
         ("start", np.ones(4, np.float32) / 4, "do not fit"),
         ("chances", np.ones(14), "another type"),
         ("interval_s", 0.0, "86,400 seconds"),
-        ("hours", np.ones(23, np.float32) / 23, "24 and lengths 18 shares"),
-        ("hours", np.ones(24) / 24, "24 and lengths 18 shares"),
-        ("lengths", np.ones(18, np.float32), "sum to 1"),
-        ("lengths", np.full(18, np.nan, np.float32), "sum to 1"),
+        ("hours", np.ones(23, np.float32) / 23, "do not fit"),
+        ("hours", np.ones(24) / 24, "another type"),
     ],
 )
 def test_what_cannot_be_a_model_is_refused(name: str, value: object, problem: str) -> None:
@@ -91,7 +83,7 @@ def test_what_cannot_be_a_model_is_refused(name: str, value: object, problem: st
 
 def test_without_memory_the_flow_between_places_stays() -> None:
     model = second_order()
-    plain = model.of_order_1()
+    plain = of_order_1(model)
     flow = model.to_places @ (model.usual[:, None] * model.moves.toarray()) @ model.to_places.T.toarray()
     np.testing.assert_allclose(plain.moves.toarray(), flow / flow.sum(axis=1, keepdims=True), atol=1e-5)
     np.testing.assert_allclose(plain.usual, model.to_places @ model.usual, atol=2e-3)
@@ -183,7 +175,7 @@ def test_what_it_was_learned_from(learned: dict[str, Any], training: Training, w
     model.save(tmp_path / "x.model")
     loaded = MotionModel.load(tmp_path / "x.model")
     assert (loaded.training, loaded.in_words()) == (training, words)
-    assert loaded.of_order_1().training == training
+    assert of_order_1(loaded).training == training
 
 
 UNTRUE: dict[str, Callable[[dict[str, Any]], object]] = {
@@ -203,7 +195,7 @@ def test_a_statement_that_cannot_be_true_is_refused(name: str, tmp_path: Path) -
     path = tmp_path / "x.model"
     replace(second_order(), learned=PRIVATE | {"promise": promise().as_json()}).save(path)
     edit_model(path, UNTRUE[name])
-    with pytest.raises(InputError, match=r"x\.model: was changed after it was written"):
+    with pytest.raises(InputError, match=r"x\.model: is not a motion model .* or was changed: "):
         MotionModel.load(path)
 
 

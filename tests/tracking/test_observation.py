@@ -9,11 +9,13 @@ import pytest
 from geoblanket._arrays import Floats
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism import load_bundle
+from geoblanket.mechanism.bundle.storage import LatticeBundle
 from geoblanket.release.fence import Fence, Fences
 from geoblanket.tracking.learning import learn_motion
 from geoblanket.tracking.motion_model import MotionModel
 from geoblanket.tracking.observation import LaplaceObservations, LatticeObservations, Reports, ZoneObservations
 from geoblanket.tracking.tracker import Tracker, plain_model
+from tests.mechanism.bundles import load_zones
 from tests.release.lattices import save_small
 from tests.release.worlds import CLOCK, GRAPH, PLACES, report, save_certain
 from tests.tracking.worlds import chance, dense, pair_model
@@ -28,7 +30,7 @@ def reports(outputs: list[int], *, follows: bool = False) -> Reports:
 def test_a_lattice_is_seen_as_it_draws(tmp_path: Path) -> None:
     """Every place and every cell, the sink too, against the weights that are drawn from."""
     bundle = load_bundle(save_small(tmp_path / "x.bundle"))
-    assert bundle.lattice is not None
+    assert isinstance(bundle, LatticeBundle)
     model = replace(plain_model(bundle), spread_m=0.0)
     observations = LatticeObservations(bundle.lattice, model, interval_s=30.0)
     seen = observations.likelihood(reports(list(range(bundle.lattice.cells))))
@@ -38,7 +40,7 @@ def test_a_lattice_is_seen_as_it_draws(tmp_path: Path) -> None:
 
 def test_zones_are_seen_by_the_history_of_a_state(tmp_path: Path) -> None:
     """Each pair of places has a report that is all but certain; at the start of a trip only the place counts."""
-    bundle = load_bundle(save_certain(tmp_path / "x.bundle"))
+    bundle = load_zones(save_certain(tmp_path / "x.bundle"))
     model = learn_motion(GRAPH, PLACES, interval_s=30.0)
     observations = ZoneObservations(bundle, model)
     first = observations.likelihood(reports(list(range(len(PLACES)))))
@@ -56,7 +58,7 @@ def test_zones_are_seen_by_the_history_of_a_state(tmp_path: Path) -> None:
 
 
 def test_states_that_are_too_short_take_their_likeliest_past(tmp_path: Path) -> None:
-    bundle = load_bundle(save_certain(tmp_path / "x.bundle"))
+    bundle = load_zones(save_certain(tmp_path / "x.bundle"))
     model = learn_motion(GRAPH, PLACES, interval_s=30.0, order=1)
     seen = ZoneObservations(bundle, model).likelihood(reports(list(range(len(PLACES))), follows=True))
     flow = model.usual[:, None] * model.moves.toarray()
@@ -77,7 +79,7 @@ def test_planar_laplace_noise(tmp_path: Path) -> None:
 
 
 def test_other_places_are_refused(tmp_path: Path) -> None:
-    bundle = load_bundle(save_certain(tmp_path / "x.bundle"))
+    bundle = load_zones(save_certain(tmp_path / "x.bundle"))
     other = MotionModel.by_distance(PLACES.coordinates_e7[:-1], interval_s=30.0)
     with pytest.raises(MismatchError, match="different places"):
         ZoneObservations(bundle, other)
@@ -96,7 +98,7 @@ def fences_around(lat: float, lon: float, *, radius_m: int) -> Fences:
 def test_beliefs_with_fences_are_those_of_the_lattice_s_weights(tmp_path: Path) -> None:
     """A hidden Markov model by hand: a place inside a fence reports as its centre does."""
     bundle = load_bundle(save_small(tmp_path / "x.bundle"))
-    assert bundle.lattice is not None
+    assert isinstance(bundle, LatticeBundle)
     steps = np.arange(4) * 25_000
     places_e7 = np.array([[411_010_000 + north, -85_960_000 + east] for north in steps for east in steps], np.int32)
     model = MotionModel.by_distance(places_e7, interval_s=30.0)
@@ -119,7 +121,7 @@ def test_beliefs_with_fences_are_those_of_the_lattice_s_weights(tmp_path: Path) 
 
 
 def test_zones_with_fences_are_seen_as_from_the_place_nearest_to_the_centre(tmp_path: Path) -> None:
-    bundle = load_bundle(save_certain(tmp_path / "x.bundle", epsilon=0.6))
+    bundle = load_zones(save_certain(tmp_path / "x.bundle", epsilon=0.6))
     model = pair_model(3)
     fences = fences_around(PLACES.lat[8] + 0.001, PLACES.lon[8], radius_m=1500)
     seen_as = [

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.chains import of_order_1
 from geoblanket._arrays import Floats
 from geoblanket.mechanism.bundle.storage import load_bundle
 from geoblanket.tracking import motion_model
@@ -55,7 +56,7 @@ def test_numpy_alone_does_not_ask_scipy() -> None:
 def test_chain_without_memory_moves_as_dense_matrices_say(alone: bool) -> None:
     model = pair_model()
     with patch.object(motion_model, "_has_scipy", lambda: not alone):
-        plain = pair_model().of_order_1()
+        plain = of_order_1(pair_model())
     member = (np.arange(24)[:, None] == model.present).astype(np.float64)
     flow: Floats = member @ ((model.usual + 1e-12)[:, None] * dense(model)) @ member.T
     np.testing.assert_allclose(dense(plain), flow / flow.sum(axis=1, keepdims=True), rtol=1e-5, atol=1e-7)

@@ -95,9 +95,9 @@ def test_late_repeated_and_conflicting_reports(city: Bundle) -> None:
     [
         (b"nothing\n", "not a JSON object"),
         (b'{"vehicle": "secret", "vehicle": "b"}\n', "has a key twice"),
-        (b'{"vehicle": "secret"}\n', "with cell, and slot or time"),
-        (b'{"vehicle": "secret", "place": 4, "slot": 5}\n', "reports a place, and the bundle has a cell"),
-        (b'{"error": "budget", "message": "secret"}\n', "with cell, and slot or time"),
+        (b'{"vehicle": "secret"}\n', "with cell, slot or time"),
+        (b'{"vehicle": "secret", "place": 4, "slot": 5}\n', "reports a place, but reports of the bundle are a cell"),
+        (b'{"error": "budget", "message": "secret"}\n', "with cell, slot or time"),
         (line(vehicle="secret", cell=10**7, slot=SLOT), "whole number from 0 to 8,280"),
         (line(vehicle="secret", cell=4.0, slot=SLOT), "whole number from 0"),
         (line(vehicle="secret", cell=True, slot=SLOT), "whole number from 0"),

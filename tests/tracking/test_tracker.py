@@ -137,7 +137,7 @@ def test_a_hundred_thousand_reports_do_no_harm(lattice: Bundle) -> None:
 @pytest.mark.parametrize("output", [-1, 121, 10**9])
 def test_outputs_that_the_bundle_has_not_are_refused(lattice: Bundle, output: int) -> None:
     tracker = Tracker(lattice)
-    with pytest.raises(InputError, match="outputs go from 0 to 120"):
+    with pytest.raises(InputError, match="possible are 0 to 120"):
         tracker.see("car", SLOT, output)
     assert tracker.vehicles == 0
 

@@ -84,15 +84,15 @@ def test_looking_ahead_is_the_same_at_once_and_later(city: Bundle) -> None:
     assert ahead.radius_m > tracker.estimate("a").radius_m[0]
     assert tracker.see("a", SLOT, cells[0], ahead=4)[:3] == ahead[:3]  # repeated
     assert tracker.slots_in(120) == 4
-    with pytest.raises(ParameterError, match="0 to 240 slots ahead"):
+    with pytest.raises(ParameterError, match="slots ahead must be 0 to 240"):
         tracker.see("a", SLOT + 1, cells[1], ahead=241)
 
 
 def test_what_is_no_report_is_refused(city: Bundle) -> None:
     tracker = Tracker(city, near_model())
     for slot, cell, problem in (
-        (SLOT, 8281, "an output that the bundle has not, the first is number 0; outputs go from 0 to 8280"),
-        (SLOT, -1, "outputs go from 0"),
+        (SLOT, 8281, "an output that the bundle does not have, the first is report 0; possible are 0 to 8280"),
+        (SLOT, -1, "possible are 0"),
         (-1, 5, "a slot before 1970 or after 2099"),
         (10**12, 5, "a slot before 1970 or after 2099"),
     ):

@@ -12,8 +12,7 @@ import pytest
 
 from geoblanket._arrays import Floats
 from geoblanket.errors import MismatchError
-from geoblanket.mechanism import load_bundle
-from geoblanket.mechanism.bundle.storage import Bundle
+from geoblanket.mechanism.bundle.storage import ZoneBundle
 from geoblanket.release.bulk import perturb_walks
 from geoblanket.release.rule import Regimes
 from geoblanket.tracking import filtering
@@ -22,6 +21,7 @@ from geoblanket.tracking.motion_model import MotionModel, Singles
 from geoblanket.tracking.observation import Reports, ZoneObservations
 from geoblanket.tracking.table import track_table
 from geoblanket.tracking.tracker import Tracker
+from tests.mechanism.bundles import load_zones
 from tests.release.worlds import CLOCK, GRAPH, PLACES, save_certain
 from tests.tracking.worlds import MIDNIGHT, chance, dense, pair_model, save_timed_walks, wander
 
@@ -31,9 +31,9 @@ NINE = 9 * 120 - 6
 
 
 @pytest.fixture(scope="module")
-def unsure(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+def unsure(tmp_path_factory: pytest.TempPathFactory) -> ZoneBundle:
     """Reports that tell little: ε = 0.6 per km, places a kilometre apart."""
-    return load_bundle(save_certain(tmp_path_factory.mktemp("unsure") / "town.bundle", epsilon=0.6))
+    return load_zones(save_certain(tmp_path_factory.mktemp("unsure") / "town.bundle", epsilon=0.6))
 
 
 @pytest.fixture(scope="module")
@@ -47,13 +47,13 @@ def no_jumps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filtering, "_ANYWHERE", 0.0)
 
 
-def likelihoods(bundle: Bundle, model: MotionModel, slot: int, output: int, *, follows: bool) -> Floats:
+def likelihoods(bundle: ZoneBundle, model: MotionModel, slot: int, output: int, *, follows: bool) -> Floats:
     regime = Regimes(CLOCK).at(slot * 30_000) if follows else "start"
     return np.array([chance(bundle, regime, now, before, output) for now, before in model.states.tolist()])
 
 
 def by_hand(
-    bundle: Bundle, model: MotionModel, slots: list[int], outputs: list[int], follows: list[bool]
+    bundle: ZoneBundle, model: MotionModel, slots: list[int], outputs: list[int], follows: list[bool]
 ) -> tuple[Floats, Floats]:
     """Filtered and smoothed beliefs over states, each of shape (reports, N)."""
     moves = dense(model)
@@ -84,7 +84,7 @@ def beliefs_of(run: object, beliefs: BeliefFilter, sequences: Sequences) -> Floa
     return result
 
 
-def test_likelihoods_are_the_weights_of_the_bundle(unsure: Bundle) -> None:
+def test_likelihoods_are_the_weights_of_the_bundle(unsure: ZoneBundle) -> None:
     model = pair_model()
     observations = ZoneObservations(unsure, model)
     for slot in (SLOT, SLOT + 9 * 120):  # day and night
@@ -94,7 +94,7 @@ def test_likelihoods_are_the_weights_of_the_bundle(unsure: Bundle) -> None:
                 assert found[:, 0] == pytest.approx(likelihoods(unsure, model, slot, output, follows=follows), abs=1e-6)
 
 
-def test_beliefs_are_those_of_the_hidden_markov_model(unsure: Bundle) -> None:
+def test_beliefs_are_those_of_the_hidden_markov_model(unsure: ZoneBundle) -> None:
     """With a gap, a slot that is only asked about, and the change from day to night."""
     model, rng = pair_model(1), np.random.default_rng(2)
     slots = [SLOT + NINE + step for step in (0, 1, 2, 3, 5, 6, 7, 8, 9, 10)]
@@ -108,7 +108,7 @@ def test_beliefs_are_those_of_the_hidden_markov_model(unsure: Bundle) -> None:
     assert beliefs_of(smooth, beliefs, sequences) == pytest.approx(smoothed, abs=2e-6)
 
 
-def test_a_tracker_has_the_same_beliefs(unsure: Bundle) -> None:
+def test_a_tracker_has_the_same_beliefs(unsure: ZoneBundle) -> None:
     model, rng = pair_model(3), np.random.default_rng(4)
     slots = [SLOT + NINE + step for step in (0, 1, 2, 4, 5, 6, 7)]
     outputs = [int(rng.choice([0, 1, 2, 6, 7, 8, 12])) for _ in slots]
@@ -120,7 +120,7 @@ def test_a_tracker_has_the_same_beliefs(unsure: Bundle) -> None:
         assert tracker.places("a")[:, 0] == pytest.approx(places, abs=2e-6)
 
 
-def test_a_walk_without_a_gap_starts_anew_and_hours_are_those_of_the_step(unsure: Bundle) -> None:
+def test_a_walk_without_a_gap_starts_anew_and_hours_are_those_of_the_step(unsure: ZoneBundle) -> None:
     """Sequences may say themselves how a report was made."""
     model = pair_model(5)
     slots = [SLOT + NINE + step for step in range(6)]
@@ -151,7 +151,7 @@ def test_a_table_of_perturbed_walks_is_understood(sure: Path, tmp_path: Path) ->
         # The next walk begins one interval after the last step: without a gap, and without a past.
         walks.append((f"v{vehicle}", six + timedelta(seconds=30 * 24), wander(rng, 12, start=places[-1], columns=4)))
     save_timed_walks(tmp_path / "walks.parquet", walks)
-    bundle = load_bundle(sure)
+    bundle = load_zones(sure)
     perturb_walks(tmp_path / "walks.parquet", tmp_path / "town.roads", tmp_path / "released.parquet", bundle=bundle)
     summary = track_table(
         tmp_path / "released.parquet", tmp_path / "tracked.parquet", bundle=bundle, model=pair_model(7)
@@ -165,7 +165,7 @@ def test_a_table_of_perturbed_walks_is_understood(sure: Path, tmp_path: Path) ->
     assert (summary.reports, summary.vehicles, summary.repeated, summary.impossible) == (432, 12, 0, 0)
 
 
-def test_a_model_with_other_steps_cannot_know_the_past(unsure: Bundle) -> None:
+def test_a_model_with_other_steps_cannot_know_the_past(unsure: ZoneBundle) -> None:
     with pytest.raises(MismatchError, match="look at places 30 s apart, and a step of the motion model takes 15 s"):
         Tracker(unsure, pair_model(interval_s=15.0))
     with pytest.raises(MismatchError, match="a step of the motion model takes 20 s"):

@@ -11,7 +11,7 @@ import polars as pl
 
 from geoblanket._arrays import Floats
 from geoblanket._tables import write_table
-from geoblanket.mechanism.bundle.storage import Bundle
+from geoblanket.mechanism.bundle.storage import ZoneBundle
 from geoblanket.mobility.walks import WALKS_SCHEMA
 from geoblanket.tracking.motion_model import MotionModel
 from tests.release.worlds import GRAPH, PLACES, ZONES
@@ -60,7 +60,7 @@ def dense(model: MotionModel) -> Floats:
     return result
 
 
-def chance(bundle: Bundle, regime: str, now: int, before: int, output: int) -> float:
+def chance(bundle: ZoneBundle, regime: str, now: int, before: int, output: int) -> float:
     """How probable a report is by the weights of a bundle of `save_certain`, read without the release's own code."""
     now = now - 1 if now % COLUMNS == 5 else now  # the last column is in no zone; its neighbour is nearest
     zone = "west" if now % COLUMNS < 3 else "east"

@@ -23,7 +23,7 @@ const LATTICE_NUMBERS = [
   "west_e7",
 ];
 
-/** A bundle that was read and verified. Made by `loadBundle`; nothing can change it. */
+/** A verified bundle. Made by `loadBundle`; it cannot change. */
 export class Bundle {
   /** @param {{version: bigint, domain: string, sha256: string, intervalMs: bigint, lattice: import("./lattice.js").Lattice}} parts */
   constructor(parts) {
@@ -44,22 +44,19 @@ export class Bundle {
     return Number(this.lattice.spec.epsilonMicro) / 1e6;
   }
 
-  /** Within this distance of where the last report was drawn, it is repeated at no cost, metres; 0: never. */
+  /** Within this distance of its last draw a vehicle repeats the last report at no cost, metres; 0: never. */
   get holdM() {
     return Number(this.lattice.spec.holdMm) / 1000;
   }
 
-  /** What is promised, in words. */
+  /** What is promised, in the words of the Python package's `bundle.promise`. */
   get guarantee() {
-    const addM = (2 * Number(this.lattice.spec.plane.roundingMm)) / 1000;
-    const report =
-      `Whatever is reported, it is at most e^(${this.epsilon}·d) times as probable from one coordinate of the frame as from ` +
-      `another, d km apart with ${addM.toPrecision(3)} m added for rounding: verified exactly.`;
-    if (this.holdM === 0) return `${report} Repeated reports add up, and a parked car is found.`;
+    const epsilon = Number(this.epsilon.toPrecision(9));
+    const addedM = Number(((2 * Number(this.lattice.spec.plane.roundingMm)) / 1000).toPrecision(3));
+    const stays = this.holdM === 0 ? "" : "; a stay costs one report";
     return (
-      `${report} Within ${this.holdM} m of where the last report was drawn, it is repeated. For all lives that draw in the same ` +
-      "slots, all reports together are at most e^(ε·Σ d) times as probable from one as from the other, the sum over the slots " +
-      "with a draw: a stay costs one report. When a vehicle rests is disclosed."
+      `Each report changes the odds between two locations, d km apart, by at most a factor of e^(${epsilon}·d), with ${addedM} m ` +
+      `added to d for rounding${stays}; disclosed: ${this.holdM === 0 ? DISCLOSED : DISCLOSED_BY_HOLD}; nothing was learned from anyone.`
     );
   }
 }

@@ -124,7 +124,7 @@ export class Device {
 
   /** @template T @param {() => Promise<T>} work @returns {Promise<T>} */
   #inTurn(work) {
-    // One after the other: each must see what the one before has spent.
+    // Reports run one after the other, because each must see what earlier ones spent.
     const done = this.#last.then(work);
     this.#last = done.catch(() => {});
     return done;
@@ -164,7 +164,7 @@ export class Device {
     const isHeld = drawnAt !== null && drawnAt.frame === frame && lattice.holds(point, drawnAt.point);
     const costMicro = isHeld ? 0 : Number(lattice.spec.epsilonMicro);
     const left = account.checkedLeftMicro(slotMs, nowMs, costMicro);
-    // Drawn even where it is held, and thrown away: both take the same steps.
+    // A cell is drawn even at rest, and discarded, so that both cases take the same steps.
     const drawnCell = lattice.cellOf(...point, this.#words());
     const [drawnLatE7, drawnLonE7] = lattice.centerE7(drawnCell);
     const drawn = { cell: drawnCell, latE7: drawnLatE7, lonE7: drawnLonE7 };

@@ -9,19 +9,19 @@ export class GeoblanketError extends Error {
   }
 }
 
-/** A file is damaged, hostile, too old, or something else. */
+/** A file is damaged, hostile, too old, or of another kind. */
 export class InputError extends GeoblanketError {}
 
 /** A lattice does not keep its promise. */
 export class LatticeViolation extends GeoblanketError {}
 
-/** What belongs together does not: a bundle of another domain, a model of another city. */
+/** Two things do not belong together: a bundle of another domain, a model of another city. */
 export class MismatchError extends GeoblanketError {}
 
 /** A bundle promises less than the policy asks for. */
 export class PolicyError extends GeoblanketError {}
 
-/** An argument is not what it must be. */
+/** An argument is not valid. */
 export class ParameterError extends GeoblanketError {}
 
 /** The system gives no randomness: nothing was drawn. */

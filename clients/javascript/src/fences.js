@@ -2,7 +2,7 @@
 //
 // Once per place, a centre is drawn uniformly from the whole metres within the reach of the place. From then on every position
 // within the radius counts as the centre, before anything else happens. The place itself is not kept. A second draw for the same
-// place would intersect with the first, and tell: a fence that is taken away leaves its centre behind.
+// place would narrow it down: so a removed fence leaves its centre behind.
 
 import { ParameterError } from "./errors.js";
 import { floorDivide } from "./integers.js";
@@ -324,7 +324,7 @@ function strictObject(text, keys) {
   let [value, isStrict] = [null, false];
   try {
     value = JSON.parse(text);
-    // Without its white space the text must be what the value is written as: a key that came twice, or 1.0, is not.
+    // Without white space the text must equal the value written again, which excludes a repeated key, or 1.0.
     const compact = text.replace(/"(?:[^"\\]|\\.)*"|[ \t\n\r]+/g, (part) =>
       part[0] === '"' ? JSON.stringify(JSON.parse(part)) : "",
     );

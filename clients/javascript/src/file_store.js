@@ -92,7 +92,7 @@ export class FileStore {
     return own;
   }
 
-  /** Remove what processes prepared that were killed before they had the lock. */
+  /** Remove folders of processes that were killed before they had the lock. */
   async #clear() {
     const [folder, start] = [dirname(this.#path), `${basename(this.#lock)}.`];
     for (const name of await readdir(folder)) {

@@ -55,7 +55,7 @@ export class Lattice {
   }
 
   /**
-   * Return whether a point is so near to where the last report was drawn that this report is repeated.
+   * Return whether a point is near enough to the last draw to repeat the last report.
    *
    * @param {[number, number]} point
    * @param {[number, number]} drawn

@@ -36,10 +36,10 @@ import { randomName, sha256OfText } from "./system.js";
  */
 
 const FORMAT = "geoblanket ledger 2";
-/** It had anchors, which are dropped, and neither fences nor held reports. */
+/** Version 0.2: with anchors, which are dropped, and without fences and held reports. */
 const FORMAT_WITH_ANCHORS = "geoblanket ledger 1";
 
-/** This page or process: what its own clock shows means nothing in another one. */
+/** Id of this page or process, whose running clock is meaningless in another. */
 const RUN = randomName();
 
 /** What was spent, in a store. Make it once with `Ledger.create`, then use `Ledger.open`. */

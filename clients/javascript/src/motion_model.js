@@ -1,4 +1,4 @@
-// How vehicles move, as anyone may know it: a Markov chain over recent places, read from a file.
+// A public model of how vehicles move: a Markov chain over recent places, read from a file.
 
 import { hasKeys, readArrays } from "./array_file.js";
 import { InputError, MismatchError } from "./errors.js";

@@ -2,7 +2,7 @@
 // weigh by the report, normalise. A report that is held, and so repeated, says that the vehicle did not move, and no more.
 
 import { ParameterError } from "./errors.js";
-import { LatticeSight } from "./sight.js";
+import { ObservationModel } from "./observation.js";
 
 const ANYWHERE = 1e-5;
 const LONGEST_GAP_MS = 2 * 3_600_000;
@@ -28,7 +28,7 @@ const MASS_LEFT_OUT = 1e-4;
 /** Follows vehicles by their released reports. Reports of a vehicle come in the order of its slots. */
 export class Tracker {
   #model;
-  #sight;
+  #observations;
   #steps;
   #isHeld;
   #intervalMs;
@@ -41,7 +41,7 @@ export class Tracker {
    */
   constructor(bundle, model) {
     this.#model = model;
-    this.#sight = new LatticeSight(bundle, model);
+    this.#observations = new ObservationModel(bundle, model);
     this.#intervalMs = bundle.intervalMs;
     this.#steps = model.stepsIn(bundle.intervalMs / 1000);
     this.#isHeld = bundle.holdM > 0;
@@ -56,8 +56,8 @@ export class Tracker {
    * @returns {Tracked}
    */
   see(vehicle, slot, cell) {
-    if (!Number.isInteger(cell) || cell < 0 || cell >= this.#sight.lattice.cells) {
-      throw new ParameterError(`There are ${this.#sight.lattice.cells} cells, counted from 0.`);
+    if (!Number.isInteger(cell) || cell < 0 || cell >= this.#observations.lattice.cells) {
+      throw new ParameterError(`There are ${this.#observations.lattice.cells} cells, counted from 0.`);
     }
     if (!Number.isInteger(slot) || slot < 0 || slot * this.#intervalMs >= LATEST_MS) {
       throw new ParameterError("Slots go from 1970 to 2099.");
@@ -111,7 +111,7 @@ export class Tracker {
   /** @param {Float32Array} belief changed in place @param {number} cell @returns {Outcome} */
   #weigh(belief, cell) {
     const { present } = this.#model;
-    const likelihood = this.#sight.likelihood(cell);
+    const likelihood = this.#observations.likelihood(cell);
     const weighed = belief.map((chance, state) => chance * likelihood[present[state]]);
     let total = weighed.reduce((sum, chance) => sum + chance, 0);
     const isPossible = total > LEAST_TOTAL;

@@ -66,7 +66,7 @@ _SUPPORT_PENALTY = 0.1
 _SUPPORT_POWERS = (4.0, 3.0, 2.0, 1.5, 1.0, 0.75, 0.5, 0.25, 0.0)
 """A row with leverage h counts (1 - h) to the first of these powers with which enough rows are left."""
 _SUPPORT_SHARE = 0.9
-"""As a share of all rows: weights must be worth as much as so many equal ones."""
+"""The least effective number of rows under the weights, as a share of all rows."""
 _NOTHING_LEFT = 1e-18
 """A residual with this share of its target's mean square is rounding."""
 _TAIL = 2.0
@@ -131,7 +131,7 @@ def analytic_test(x: Floats, y: Floats, z: Floats, *, seed: int) -> CIResult:
 
 
 def _gain(coarse: Basis, fit: Fit, targets: Floats) -> float:
-    """Return by which share of a regression's error that on a coarser basis is worse; 0 if it is no worse."""
+    """Return how much larger the error is on a coarser basis, as a share of the error; 0 if it is no larger."""
     if fit.score <= _NOTHING_LEFT * float((targets**2).mean()):
         return 0.0
     return max(fit_ridge(coarse, targets, together=True).score / fit.score - 1, 0.0)

@@ -30,15 +30,16 @@ from geoblanket.blanket.findings import FINDINGS_SCHEMA, STATUSES, blanket_sizes
 from geoblanket.blanket.groups import (
     Feature,
     Grouping,
+    LaggedWalks,
     Regions,
     Samples,
     check_features,
     find_regions,
     find_samples,
+    load_walks,
     seeds_of,
 )
 from geoblanket.blanket.independence import HypothesisOutcome, HypothesisTask, find_test, run_hypothesis_test
-from geoblanket.blanket.lagged_walks import LaggedWalks, load_walks
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.walks import write_walks
 
@@ -286,8 +287,10 @@ def discover(
         "geoblanket": __version__,
         **{name: loaded.about[name] for name in ("training",) if name in loaded.about},
     }
-    boards = _boards([Grouping(features, regions) for features in options.groupings], orders=options.largest)
-    most_tests = sum(len(board.grouping) for board in boards)
+    all_results = _empty_results(
+        [Grouping(features, regions) for features in options.groupings], orders=options.largest
+    )
+    most_tests = sum(len(results.grouping) for results in all_results)
     processes = count_workers(workers, tasks=most_tests, seconds=most_tests * _SECONDS_PER_TEST)
     run = _Run(options, loaded, progress)
     with ExitStack() as stack:
@@ -295,10 +298,13 @@ def discover(
         if out is not None:
             run.keep(stack.enter_context(Journal(unfinished_path(out), about, resume=resume)))
         for m in range(1, options.largest + 1):
-            for board in boards:
-                run.test(board, m)
-        about |= {"counts": loaded.counts, "outside": {board.grouping.name: board.outside for board in boards}}
-        discovery = Discovery(_adjusted(pl.concat([board.frame() for board in boards])), about)
+            for results in all_results:
+                run.test(results, m)
+        about |= {
+            "counts": loaded.counts,
+            "outside": {results.grouping.name: results.outside for results in all_results},
+        }
+        discovery = Discovery(_adjusted(pl.concat([results.frame() for results in all_results])), about)
         if out is not None:
             write_findings(discovery.findings, out, about=about)
             run.finish()
@@ -306,7 +312,7 @@ def discover(
 
 
 @dataclass(eq=False)
-class _Board:
+class _GroupingResults:
     """What is known of the hypotheses of one grouping, shape (groups, orders) each."""
 
     grouping: Grouping
@@ -370,9 +376,9 @@ class _Board:
         ).select(pl.col(name).cast(kind) for name, kind in FINDINGS_SCHEMA.items())
 
 
-def _boards(groupings: Sequence[Grouping], *, orders: int) -> list[_Board]:
+def _empty_results(groupings: Sequence[Grouping], *, orders: int) -> list[_GroupingResults]:
     first = np.cumsum([0, *(len(grouping) for grouping in groupings)]).tolist()
-    return [_Board(grouping, start, orders) for grouping, start in zip(groupings, first, strict=False)]
+    return [_GroupingResults(grouping, start, orders) for grouping, start in zip(groupings, first, strict=False)]
 
 
 @dataclass(eq=False)
@@ -396,44 +402,46 @@ class _Run:
         if self.journal is not None:
             self.journal.remove()
 
-    def test(self, board: _Board, m: int) -> None:
+    def test(self, results: _GroupingResults, m: int) -> None:
         """Test the hypothesis of order m in all groups that go on."""
-        samples = find_samples(self.walks, board.grouping, m=m, length=self.options.window_length(m))
-        board.available[:, m - 1] = samples.available
-        board.numbers["lat"][:, m - 1], board.numbers["lon"][:, m - 1] = samples.lat, samples.lon
+        samples = find_samples(self.walks, results.grouping, m=m, length=self.options.window_length(m))
+        results.available[:, m - 1] = samples.available
+        results.numbers["lat"][:, m - 1], results.numbers["lon"][:, m - 1] = samples.lat, samples.lon
         if m == 1:
-            board.outside = samples.outside
-        skipped = board.kept_before(m) & self.options.stop_early
-        board.status[skipped, m - 1] = STATUSES.index("imputed")
+            results.outside = samples.outside
+        skipped = results.kept_before(m) & self.options.stop_early
+        results.status[skipped, m - 1] = STATUSES.index("imputed")
         # Whether a blanket ends at an order that was not resolved is unknown, so a larger one would tell nothing.
-        unclear = board.unresolved_before(m) & ~skipped & self.options.stop_early
-        board.status[unclear, m - 1] = STATUSES.index("unresolved")
+        unclear = results.unresolved_before(m) & ~skipped & self.options.stop_early
+        results.status[unclear, m - 1] = STATUSES.index("unresolved")
         skipped |= unclear
         open_groups = np.flatnonzero(~skipped & (samples.available >= self.options.smallest_group)).tolist()
         done, left = 0, []
         for group in open_groups:
-            finished = self.finished.get((board.first_group + group, m))
+            finished = self.finished.get((results.first_group + group, m))
             if finished is None:
                 left.append(group)
             else:
-                board.put(finished, alpha=self.options.alpha)
+                results.put(finished, alpha=self.options.alpha)
                 done += 1
-        phase = f"{board.grouping.name}, order {m}"
+        phase = f"{results.grouping.name}, order {m}"
         self.progress(phase, done, len(open_groups))
-        for outcome in run_in_any_order(run_hypothesis_test, self._tasks(board, m, samples, left)):
+        for outcome in run_in_any_order(run_hypothesis_test, self._tasks(results, m, samples, left)):
             if self.journal is not None:
                 self.journal.add(outcome)
-            board.put(outcome, alpha=self.options.alpha)
+            results.put(outcome, alpha=self.options.alpha)
             done += 1
             self.progress(phase, done, len(open_groups))
 
-    def _tasks(self, board: _Board, m: int, samples: Samples, groups: Iterable[int]) -> Iterator[HypothesisTask]:
+    def _tasks(
+        self, results: _GroupingResults, m: int, samples: Samples, groups: Iterable[int]
+    ) -> Iterator[HypothesisTask]:
         options, test = self.options, find_test(self.options.test)
         for group in groups:
-            draw_seed, test_seed = seeds_of(board.label(group), m, options.seed)
+            draw_seed, test_seed = seeds_of(results.label(group), m, options.seed)
             steps = samples.draw(group, most=options.largest_sample, seed=draw_seed)
             window = self.walks.windows(steps, options.window_length(m))
-            yield HypothesisTask(board.first_group + group, window, m, options.block, test, test_seed)
+            yield HypothesisTask(results.first_group + group, window, m, options.block, test, test_seed)
 
 
 def _adjusted(findings: pl.DataFrame) -> pl.DataFrame:

@@ -15,8 +15,8 @@ import polars as pl
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Ints
-from geoblanket._tables import is_number, is_text, reading_parquet, scan_table, write_table
-from geoblanket.blanket.features import (
+from geoblanket._tables import reading_parquet, scan_table, write_table
+from geoblanket.blanket.predictor import (
     HOURS,
     LARGEST_ORDER,
     LARGEST_REGIONS,
@@ -76,13 +76,8 @@ position of the group's samples, degrees, null where there are none. `available`
 `p_adjusted` is Benjamini and Hochberg's p-value over the groups of one `by` and m. `rejected` means p ≤ α, without that
 adjustment; it is false where imputed, and null where nothing is known. `status` is one of `STATUSES`."""
 
-_CHECKS = {
-    "interval_s": lambda value: is_number(value) and value > 0,
-    "time_zone": is_text,
-    "regions": lambda value: value is None or isinstance(value, dict),
-    "test": is_text,
-    "alpha": is_number,
-}
+_NEEDED = ("interval_s", "time_zone", "regions", "test", "alpha")
+_HINT = "Make the findings again"
 _RANGES = {
     "hour": (0, HOURS - 1),
     "speed_mph": (0, SPEED_BIN_MPH * (SPEED_BINS - 1)),
@@ -125,18 +120,21 @@ def read_findings(path: str | Path) -> tuple[pl.DataFrame, dict[str, Any]]:
     InputError
         If the file is damaged, or has values that cannot be findings.
     """
-    frame, about = scan_table(path, kind="findings", schema=FINDINGS_SCHEMA, checks=_CHECKS)
+    frame, about = scan_table(path, kind="findings", schema=FINDINGS_SCHEMA, needs=_NEEDED)
     with reading_parquet(path):
         findings = frame.collect()
+    _check(findings, path)
+    return findings, about
+
+
+def _check(findings: pl.DataFrame, path: str | Path | None = None) -> None:
+    """Raise InputError where a value is missing, or outside the tables that it is looked up in."""
     for name, (least, most) in _RANGES.items():
         if not findings[name].drop_nulls().is_between(least, most).all():
-            raise InputError(f"'{name}' must be from {least} to {most}", path=path, hint="Make the findings again")
+            raise InputError(f"'{name}' must be from {least} to {most}", path=path, hint=_HINT)
     for name in ("group", "by", "m", "available", "status"):
         if findings[name].null_count():
-            raise InputError(f"'{name}' is missing in some rows", path=path, hint="Make the findings again")
-    if not findings["status"].is_in(STATUSES).all():
-        raise InputError("'status' must be one of those known", path=path, hint="Make the findings again")
-    return findings, about
+            raise InputError(f"'{name}' is missing in some rows", path=path, hint=_HINT)
 
 
 def blanket_sizes(findings: pl.DataFrame) -> pl.DataFrame:
@@ -240,16 +238,11 @@ def read_labels(findings: pl.DataFrame) -> Labels:
     Raises
     ------
     InputError
-        A hypothesis appears twice, or a feature is out of range.
+        A feature is out of range.
     """
-    if findings.select(pl.struct("group", "m").is_duplicated().any()).item():
-        raise InputError("the findings have the same group and m more than once", hint="Make them again")
+    _check(findings)
     decided = findings.filter(pl.col("rejected").is_not_null() & pl.col("status").is_in(["tested", "imputed"]))
     decided = decided.sort("group", "m")
-    _check_range(decided, "hour", 0, HOURS - 1)
-    _check_range(decided, "speed_mph", 0, SPEED_BIN_MPH * (SPEED_BINS - 1))
-    _check_range(decided, "region", 0, 2**31 - 1)
-    _check_range(decided, "m", 1, LARGEST_ORDER)
     hour, speed, region, m = (
         decided[name].cast(pl.Int64).fill_null(-1).to_numpy() for name in ("hour", "speed_mph", "region", "m")
     )
@@ -259,16 +252,6 @@ def read_labels(findings: pl.DataFrame) -> Labels:
         kept=~decided["rejected"].to_numpy(),
         tested=(decided["status"] == "tested").to_numpy(),
     )
-
-
-def _check_range(findings: pl.DataFrame, column: str, least: int, most: int) -> None:
-    values = findings[column]
-    if values.null_count() not in {0, len(values)}:
-        raise InputError(
-            f"'{column}' of the findings is missing in some groups and not in others", hint="Make them again"
-        )
-    if not values.drop_nulls().is_between(least, most).all():
-        raise InputError(f"'{column}' of the findings must be from {least} to {most}", hint="Make them again")
 
 
 def split_by_group(labels: Labels, *, seed: int) -> Parts:

@@ -1,11 +1,16 @@
-"""Groups of samples by hour, speed and region, and the regions of places: the paper's grids, any grid, or zones."""
+"""Samples of walks with their past, in groups by hour, speed and region.
+
+Tens of millions of steps are held as a few small numbers each; the windows of past positions are put together only for
+the samples that are used. Regions of places are the paper's grids, any grid, or zones.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
 
@@ -13,16 +18,168 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from geoblanket._arrays import Floats, Indices, Ints
-from geoblanket._geodesy import MPH_M_S
-from geoblanket.blanket.features import HOURS, SPEED_BIN_MPH, SPEED_BINS
-from geoblanket.blanket.lagged_walks import LaggedWalks
-from geoblanket.errors import ParameterError
+from geoblanket._arrays import Floats, Indices, Ints, Octets
+from geoblanket._display import Progress, silent
+from geoblanket._geodesy import MPH_M_S, haversine_m, local_metres
+from geoblanket._tables import reading_parquet
+from geoblanket.blanket.predictor import HOURS, SPEED_BIN_MPH, SPEED_BINS
+from geoblanket.errors import InputError, ParameterError
+from geoblanket.mobility.walks import MatchedWalks, walk_batches
 from geoblanket.roads.places import Places
 from geoblanket.roads.regions import PORTO_REGIONS, ROME_REGIONS, RegionGrid
 from geoblanket.roads.zones import Zones, read_zones
 
-__all__ = ["Feature", "Grouping", "Regions", "Samples", "check_features", "find_regions", "find_samples", "seeds_of"]
+__all__ = [
+    "Feature",
+    "Grouping",
+    "LaggedWalks",
+    "Regions",
+    "Samples",
+    "check_features",
+    "find_regions",
+    "find_samples",
+    "load_walks",
+    "seeds_of",
+]
+
+_ROWS_AT_A_TIME = 1_000_000
+_DEEPEST = 255  # what a byte holds
+
+
+@dataclass(frozen=True, eq=False)
+class LaggedWalks:
+    """The steps of all walks, one after the other; made by `load_walks`."""
+
+    places: Places
+    place: Indices
+    """Place at each step, shape (N,)."""
+    depth: Octets
+    """How many earlier steps of the same walk there are (at most 255), shape (N,); 0 in walks that are left out."""
+    hour: npt.NDArray[np.int8]
+    """Hour of the day of each step in the time zone asked for, 0 to 23, shape (N,)."""
+    moved_m: npt.NDArray[np.float32]
+    """Great-circle distance from the place before to this one, metres, shape (N,); 0 at a walk's first step."""
+    interval_s: float
+    """Time between two steps, seconds."""
+    counts: dict[str, int]
+    """`walks`, `steps` and `vehicles` in the file, and the `repeated_walks` among them that are left out."""
+    about: dict[str, Any]
+    """How the walks were made."""
+
+    def __len__(self) -> int:
+        return len(self.place)
+
+    def slices(self) -> Iterator[slice]:
+        """Yield the steps in parts that are small enough to compute with."""
+        for start in range(0, len(self), _ROWS_AT_A_TIME):
+            yield slice(start, min(start + _ROWS_AT_A_TIME, len(self)))
+
+    def speed_m_s(self, steps: slice, m: int) -> Floats:
+        """Return the mean speed over X_{t-m}, ..., X_t at steps t, metres per second, in straight lines between places.
+
+        It looks at these m + 1 places and at nothing older. A speed that also knew X_{t-m-1} would make it tell
+        something about X_t in every group of like speeds, and true hypotheses would be rejected. Steps with fewer than
+        m earlier ones have no meaningful speed.
+        """
+        step = np.arange(steps.start, steps.stop)
+        total = np.zeros(len(step))
+        for lag in range(m):
+            total += self.moved_m[np.maximum(step - lag, 0)]
+        return total / (m * self.interval_s)
+
+    def windows(self, steps: Ints, length: int) -> Floats:
+        """Return X_t, X_{t-1}, ..., X_{t-length+1} of some steps t with that many earlier ones.
+
+        Returns
+        -------
+        positions
+            Metres east and north of the middle of the places, shape (n, length, 2).
+        """
+        positions: Floats = self._metres[self.place[steps[:, None] - np.arange(length)]]
+        return positions
+
+    @cached_property
+    def _metres(self) -> Floats:
+        lat, lon = self.places.lat, self.places.lon
+        return np.stack(local_metres(lat, lon, origin_lat=lat.mean(), origin_lon=lon.mean()), axis=1)
+
+
+def load_walks(
+    walks: str | Path, roads: str | Path, *, time_zone: str = "UTC", progress: Progress = silent
+) -> LaggedWalks:
+    """Load a table of walks.
+
+    Walks that occur more than once (the same vehicle, start, and places) count once: copies are no evidence.
+
+    Parameters
+    ----------
+    walks
+        A table written by `geoblanket match`.
+    roads
+        The road graph it was matched to.
+    time_zone
+        An IANA name, in which hours are told.
+
+    Raises
+    ------
+    MismatchError
+        If the walks were matched to other roads.
+    InputError
+        If the table has no steps, or was changed so that its steps do not follow one another.
+    """
+    matched = MatchedWalks.open(walks, roads)
+    frame, places = matched.frame, matched.places
+    with reading_parquet(walks):
+        repeated, counts = _walk_facts(frame)
+    if not counts["steps"]:
+        raise InputError("has no steps", path=walks, hint="Match traces that lie on these roads")
+    steps = counts["steps"]
+    loaded = LaggedWalks(
+        places=places,
+        place=np.empty(steps, np.int32),
+        depth=np.empty(steps, np.uint8),
+        hour=np.empty(steps, np.int8),
+        moved_m=np.zeros(steps, np.float32),
+        interval_s=matched.interval_s,
+        counts=counts,
+        about=matched.about,
+    )
+    columns = frame.select("walk", "step", "place", hour=pl.col("time").dt.convert_time_zone(time_zone).dt.hour())
+    filled = 0
+    for batch in walk_batches(columns, path=walks, place_count=len(places)):
+        if batch["hour"].null_count():
+            raise InputError("some steps have no time", path=walks, hint="Match the traces again")
+        rows = slice(filled, filled + batch.height)
+        step, used = batch["step"].to_numpy(), ~batch["walk"].is_in(repeated.implode()).to_numpy()
+        loaded.place[rows], loaded.hour[rows] = batch["place"].to_numpy(), batch["hour"].to_numpy()
+        loaded.depth[rows] = np.where(used, np.minimum(step, _DEEPEST), 0)
+        moved = filled + np.flatnonzero(step)
+        to, start = loaded.place[moved], loaded.place[moved - 1]
+        loaded.moved_m[moved] = haversine_m(places.lat[start], places.lon[start], places.lat[to], places.lon[to])
+        filled += batch.height
+        progress("reading walks", filled, steps)
+    return loaded
+
+
+def _walk_facts(frame: pl.LazyFrame) -> tuple[pl.Series, dict[str, int]]:
+    """Return which walks repeat an earlier one, and how many walks, steps and vehicles there are."""
+    way = (pl.col("place").hash() * (2 * pl.col("step").cast(pl.UInt64) + 1)).sum()
+    per_walk = (
+        frame.group_by("walk")
+        .agg(pl.col("vehicle").first(), pl.col("time").min(), way.alias("way"), pl.len().alias("steps"))
+        .collect(engine="streaming")
+        .sort("walk")
+    )
+    same = ["vehicle", "time", "way", "steps"]
+    repeated = per_walk.filter(~pl.struct(same).is_first_distinct())["walk"]
+    counts = {
+        "walks": per_walk.height,
+        "steps": int(per_walk["steps"].sum()),
+        "vehicles": per_walk["vehicle"].n_unique(),
+        "repeated_walks": len(repeated),
+    }
+    return repeated, counts
+
 
 Regions = str | RegionGrid | Zones | Indices
 """How regions can be given: as a text (`porto`, `rome`, `zones:FILE`, `grid:SOUTH,NORTH,WEST,EAST,ROWS,COLUMNS`), a
@@ -110,7 +267,7 @@ def _parse_grid(text: str) -> RegionGrid:
     except ValueError:
         raise ParameterError(
             "A grid of regions needs four numbers of degrees and two whole numbers: "
-            f"grid:SOUTH,NORTH,WEST,EAST,ROWS,COLUMNS. Got {len(parts)} parts, or one that is no such number."
+            f"grid:SOUTH,NORTH,WEST,EAST,ROWS,COLUMNS. Got {len(parts)} parts, or a part that is not such a number."
         ) from None
     return RegionGrid(south, north, west, east, rows, columns)
 

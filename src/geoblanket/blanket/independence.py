@@ -1,4 +1,4 @@
-"""Tests of conditional independence: hypotheses of Markov order, what a test returns and refuses, and one task of it.
+"""Tests of conditional independence: hypotheses of Markov order, results, refusals, and the task of one group.
 
 A test is any function with the signature of `IndependenceTest`: x ⟂ y | z is its null hypothesis, and rows are taken
 to be independent samples.

@@ -1,4 +1,4 @@
-"""What predicts labels, and how good it is.
+"""Models that predict labels, and their scores.
 
 The models are the paper's network, and two baselines that it must beat to be worth anything. The scores are the paper's
 measures for both classes, and calibration.
@@ -17,11 +17,12 @@ from sklearn.metrics import precision_recall_fscore_support
 from sklearn.neural_network import MLPClassifier
 from threadpoolctl import threadpool_limits
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats
-from geoblanket._display import Progress, silent
-from geoblanket.blanket.features import Encoding, PredictorInputs
+from geoblanket._display import Progress, options_repr, silent
 from geoblanket.blanket.findings import Parts
-from geoblanket.blanket.predictor import Network
+from geoblanket.blanket.predictor import Encoding, Network, PredictorInputs
+from geoblanket.errors import ParameterError
 
 __all__ = [
     "CalibrationBin",
@@ -143,18 +144,46 @@ def _defined(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 
-@dataclass(frozen=True)
+@checked
+@dataclass(frozen=True, kw_only=True)
 class NetworkOptions:
-    """How the network is trained; but for the rate and the patience, as in the paper."""
+    """How the network is trained; but for the rate and the patience, as in the paper.
+
+    Raises
+    ------
+    ParameterError
+        If an option is out of range.
+
+    Examples
+    --------
+    >>> from geoblanket.blanket import NetworkOptions
+    >>> options = NetworkOptions(most_epochs=100)
+    >>> options
+    NetworkOptions(most_epochs=100)
+    """
 
     hidden: tuple[int, int] = (64, 32)
-    """Units of the first two layers; the third has one output."""
+    """Units of the two hidden layers."""
     learning_rate: float = 1e-3
-    """Of Adam. The paper has 1e-5, …"""
+    """Of Adam. The paper's is 1e-5."""
     patience: int = 50
-    """Epochs without a gain on the validation part before training stops. … and 400."""
+    """Epochs without a smaller loss (by 1e-4 nats) on the validation part before training stops. The paper's is 400."""
     most_epochs: int = 20_000
+    """The most epochs of training."""
     batch: int = 128
+    """Hypotheses between two updates of the weights."""
+
+    def __post_init__(self) -> None:
+        if not 0 < self.learning_rate <= 1:
+            raise ParameterError(f"'learning_rate' must be above 0 and at most 1. Got {self.learning_rate:g} instead.")
+        units = list(self.hidden)
+        if len(units) != 2 or min(units) < 1:
+            raise ParameterError("'hidden' must be two whole numbers of at least 1: the units of the two layers.")
+        if min(self.patience, self.most_epochs, self.batch) < 1:
+            raise ParameterError("'patience', 'most_epochs' and 'batch' must be at least 1.")
+
+    def __repr__(self) -> str:
+        return options_repr(self)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ _MOST_FREEDOM = 0.7
 _UNREPRESENTED = 0.01
 """Share of a row's kernel that landmarks may leave unrepresented."""
 _ROWS_PER_LANDMARK = 2.5
-"""There are as many landmarks as that takes, but at most one for so many rows. With 3, regressions
+"""As many landmarks are taken as that needs, but at most one for this many rows. With 3, regressions
 do not converge where turns differ from place to place and m = 2; with 2, a test takes half as long again."""
 _LANDMARKS_ALLOWED = (300, 700)
 """That limit is never below the first of these, nor above the second."""
@@ -143,7 +143,7 @@ def _half_kernel(points: Floats) -> Floats:
 
 
 def fit_ridge(basis: Basis, targets: Floats, *, together: bool = False) -> Fit:
-    """Regress each target on the rows of a basis, and what is left of it again.
+    """Regress each target on the rows of a basis, and its residuals once more.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Stage (b): train the predictor on findings, and judge it beside its baselines on groups that it has not seen."""
+"""Stage (b): train the predictor on findings, and compare it with baselines on groups that it has not seen."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from geoblanket.blanket.models import (
     log_losses,
     score,
 )
-from geoblanket.blanket.predictor import LARGEST_LAYER, LAYERS, Origin, Predictor, blanket_lengths
+from geoblanket.blanket.predictor import Origin, Predictor, blanket_lengths
 from geoblanket.errors import ParameterError
 
 __all__ = ["ModelEvaluation", "TrainResult", "train"]
@@ -105,10 +105,7 @@ def train(
     about: Mapping[str, Any] | None = None,
     by: str | None = None,
     labels: LabelKind = "all",
-    learning_rate: float = 1e-3,
-    patience: int = 50,
-    most_epochs: int = 20_000,
-    hidden: tuple[int, int] = (64, 32),
+    network: NetworkOptions | None = None,
     seed: int = 0,
     progress: Progress = silent,
 ) -> TrainResult:
@@ -129,14 +126,8 @@ def train(
     labels
         What the predictor's network is trained on: "all", as in the paper, or "tested", without the imputed ones. Both
         networks are judged.
-    learning_rate
-        Of Adam. The paper's is 1e-5.
-    patience
-        Epochs without a smaller loss (by 1e-4 nats) on the validation part before training stops. The paper's is 400.
-    most_epochs
-        The most epochs of training.
-    hidden
-        Units of the two hidden layers.
+    network
+        How the network is trained; by default as `NetworkOptions` says.
     seed
         Seed of the split and of the initial weights. The same seed and findings give the same predictor.
 
@@ -148,13 +139,13 @@ def train(
     Examples
     --------
     >>> from geoblanket import train
-    >>> from geoblanket.blanket.predictor_file import save_predictor
-    >>> trained = train("findings.parquet", most_epochs=20)
+    >>> from geoblanket.blanket import NetworkOptions, save_predictor
+    >>> trained = train("findings.parquet", network=NetworkOptions(most_epochs=20))
     >>> sum(trained.groups.values()) > 10
     True
     >>> save_predictor(trained.predictor, "city.blanket")
     """
-    options = _options(learning_rate, patience, most_epochs, hidden)
+    options = network or NetworkOptions()
     if labels not in _KINDS:
         raise ParameterError(f"'labels' must be one of {', '.join(_KINDS)}. Got '{labels}' instead.")
     if not isinstance(findings, pl.DataFrame):
@@ -202,16 +193,6 @@ def train(
         length_by_sample=by_sample,
         found_by_sample=found_by_sample,
     )
-
-
-def _options(learning_rate: float, patience: int, most_epochs: int, hidden: tuple[int, int]) -> NetworkOptions:
-    if not 0 < learning_rate <= 1:
-        raise ParameterError(f"'learning_rate' must be above 0 and at most 1. Got {learning_rate:g} instead.")
-    if patience < 1 or most_epochs < 1:
-        raise ParameterError("'patience' and 'most_epochs' must be at least 1.")
-    if len(hidden) != LAYERS - 1 or not all(1 <= units <= LARGEST_LAYER for units in hidden):
-        raise ParameterError(f"'hidden' must be the units of {LAYERS - 1} layers, each from 1 to {LARGEST_LAYER}.")
-    return NetworkOptions(hidden=hidden, learning_rate=learning_rate, patience=patience, most_epochs=most_epochs)
 
 
 def _known_blankets(findings: pl.DataFrame, largest: int) -> pl.DataFrame:

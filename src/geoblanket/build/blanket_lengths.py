@@ -1,4 +1,4 @@
-"""How long the blanket of a location is, for the rows of a zone: predicted, as it was found, or the same everywhere."""
+"""How long the blanket of a location is, for the rows of a zone: as a predictor or findings say."""
 
 from __future__ import annotations
 
@@ -12,58 +12,49 @@ import numpy.typing as npt
 
 from geoblanket._arrays import Indices, Ints
 from geoblanket._geodesy import MPH_M_S, haversine_m
-from geoblanket.blanket.features import HOURS, LARGEST_REGIONS, SPEED_BIN_MPH, SPEED_BINS
 from geoblanket.blanket.findings import blanket_sizes, read_findings
 from geoblanket.blanket.groups import find_regions
+from geoblanket.blanket.predictor import HOURS, LARGEST_REGIONS, SPEED_BIN_MPH, SPEED_BINS, Origin, load_predictor
 from geoblanket.build.validation import read_dataclass
-from geoblanket.errors import InputError, MismatchError
+from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.roads.places import Places
 from geoblanket.roads.regions import RegionGrid
 from geoblanket.roads.zones import Zones
 
-__all__ = ["FixedLengths", "KnownLengths", "LengthSource", "check_source", "read_found_blankets", "regions_of_source"]
+__all__ = [
+    "FoundOrigin",
+    "KnownLengths",
+    "LengthSource",
+    "check_source",
+    "read_found_blankets",
+    "read_source",
+    "regions_of_source",
+]
 
 
-class SourceOrigin(Protocol):
-    """What blankets were found for."""
+@dataclass(frozen=True)
+class FoundOrigin:
+    """What findings were made for."""
 
-    @property
-    def by(self) -> str:
-        """The features that define the groups, joined by +."""
-
-    @property
-    def interval_s(self) -> float:
-        """Seconds between locations."""
-
-    @property
-    def time_zone(self) -> str:
-        """The time zone of the hours."""
-
-    @property
-    def regions(self) -> str:
-        """What the numbers of the regions stand for, as JSON."""
+    by: str
+    """The features that define the groups, joined by +."""
+    interval_s: float
+    """Seconds between locations."""
+    time_zone: str
+    """The time zone of the hours."""
+    regions: str
+    """What the numbers of the regions stand for, as JSON."""
 
 
 class LengthSource(Protocol):
     """What tells lengths of blankets: a predictor, or findings."""
 
     @property
-    def origin(self) -> SourceOrigin:
+    def origin(self) -> FoundOrigin | Origin:
         """What it was made for."""
 
     def lengths(self, *, hour: npt.ArrayLike, speed_mph: npt.ArrayLike, region: npt.ArrayLike) -> Ints:
         """Return how many earlier places the blanket has; arrays are broadcast against each other."""
-
-
-@dataclass(frozen=True)
-class FixedLengths:
-    """The same length everywhere."""
-
-    order: int
-
-    def __call__(self, now: Indices, before: Indices) -> Ints:  # noqa: ARG002 - one signature for all
-        """Return the length for each pair of the place at t and the place at t − 1."""
-        return np.full(len(now), self.order)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,16 +79,6 @@ class KnownLengths:
         lengths = [self.source.lengths(hour=hour, speed_mph=speed_mph, region=self.region[now]) for hour in self.hours]
         result: Ints = np.max(np.broadcast_arrays(*lengths), axis=0)
         return np.broadcast_to(result, now.shape)
-
-
-@dataclass(frozen=True)
-class FoundOrigin:
-    """What findings were made for; see `SourceOrigin`."""
-
-    by: str
-    interval_s: float
-    time_zone: str
-    regions: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,6 +124,15 @@ def read_found_blankets(path: str | Path) -> FoundBlankets:
         ] = order
     origin = FoundOrigin(by[0], float(about["interval_s"]), about["time_zone"], json.dumps(about["regions"]))
     return FoundBlankets(table, origin)
+
+
+def read_source(*, findings: str | Path | None = None, predictor: str | Path | None = None) -> LengthSource:
+    """Read findings, or a predictor: exactly one of them."""
+    if findings is not None and predictor is None:
+        return read_found_blankets(findings)
+    if predictor is not None and findings is None:
+        return load_predictor(predictor)
+    raise ParameterError("Give either findings or a predictor.")
 
 
 def check_source(source: LengthSource, *, interval_s: float, time_zone: str) -> None:

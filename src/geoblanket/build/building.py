@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from geoblanket._arguments import checked
 from geoblanket._arrayfile import Arrays
@@ -13,19 +16,21 @@ from geoblanket._display import Progress, silent
 from geoblanket._files import check_output, sha256_file
 from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._unfinished import Effort, PartStore, unfinished_path
-from geoblanket._workers import count_workers, run_tasks
+from geoblanket._workers import count_workers, leave_ctrl_c_to, peak_memory_mb, run_tasks
 from geoblanket.build.config import BuildConfig
-from geoblanket.build.inputs import Inputs, load_inputs, software_versions
-from geoblanket.build.measures import VehicleLosses, measure, ratio_interval
+from geoblanket.build.inputs import Inputs, ZoneTask, load_inputs, software_versions
+from geoblanket.build.measures import VehicleLosses, measure, ratio_interval, vehicle_losses, zone_disclosure
 from geoblanket.build.record import BuildRecord, Totals, ZoneRecord, write_record
+from geoblanket.build.rows import NO_CONTEXT, Context, ZoneRows, make_problem, make_rows
 from geoblanket.build.validation import as_json, read_dataclass
-from geoblanket.build.zone_task import ZoneResult, ZoneTask, build_zone, peak_memory_mb
-from geoblanket.mechanism.bundle.file import next_version
-from geoblanket.mechanism.bundle.storage import BundledMechanism, save_bundle
+from geoblanket.loss.place_loss import KnownLoss, PlaceLoss
+from geoblanket.mechanism.bundle.storage import BundledMechanism, next_version, save_bundle
 from geoblanket.mechanism.mechanism import Mechanism
+from geoblanket.mechanism.problem import Problem
+from geoblanket.mechanism.solver.optimiser import OptimiseResult, Outcome, optimise
 from geoblanket.mobility.walks import write_walks
 
-__all__ = ["build_bundle"]
+__all__ = ["ZoneResult", "build_bundle", "build_zone"]
 
 _SECONDS_PER_TASK = 10.0
 """What a zone takes, by estimate, to judge whether more processes pay."""
@@ -151,6 +156,108 @@ def _run(
         store.add(name, result)
         done += tasks[name].work
         progress(_PHASE, done, total)
+
+
+@dataclass(frozen=True, eq=False)
+class ZoneResult:
+    """What was built, as arrays and numbers."""
+
+    record: ZoneRecord
+    bundled: BundledMechanism
+    losses: VehicleLosses
+    context_free: VehicleLosses
+
+
+def build_zone(task: ZoneTask) -> ZoneResult:
+    """Build one zone and regime: rows, problem, optimum, exact repair and verification, held-out losses."""
+    leave_ctrl_c_to(task.process)
+    started = time.perf_counter()
+    config = task.config
+    rows = _rows(task, task.context)
+    plain = _rows(task, NO_CONTEXT) if config.compare and task.context != NO_CONTEXT else None
+    loss = _known_loss(task, [rows] if plain is None else [rows, plain])
+    result = _optimised(_problem(rows, loss, config), config)
+    losses = vehicle_losses(result.mechanism, rows, task.steps, loss)
+    base, base_losses = result, losses
+    if plain is not None:
+        base = _optimised(_problem(plain, loss, config), config)
+        base_losses = vehicle_losses(base.mechanism, plain, task.steps, loss)
+    compared = config.compare
+    record = ZoneRecord(
+        zone=task.zone,
+        number=task.number,
+        regime=task.regime,
+        rows=rows.report,
+        epsilon=config.epsilon,
+        eta_km=config.eta_km,
+        history_weights=rows.history_weights,
+        share=task.share,
+        unit=task.loss.unit,
+        loss=result.loss,
+        lower_bound=result.lower_bound,
+        gap=result.gap,
+        loss_error=loss.largest_error,
+        outputs_used=result.outputs_used,
+        outcome=result.outcome.value,
+        seconds=time.perf_counter() - started,
+        peak_memory_mb=peak_memory_mb(),
+        held_out=measure(losses),
+        context_free_loss=base.loss if compared else None,
+        context_free_bound=base.lower_bound if compared else None,
+        context_free_held_out=measure(base_losses) if compared else None,
+        disclosure=zone_disclosure(result.mechanism, rows, task.counts, task.zone_of),
+        notes=_notes(rows, result, config),
+    )
+    bundled = BundledMechanism.of(
+        result.mechanism,
+        zone=task.zone,
+        regime=task.regime,
+        history_weights=rows.history_weights,
+        histories=rows.histories,
+        output_places=rows.zone,
+    )
+    return ZoneResult(record, bundled, losses, base_losses if compared else VehicleLosses.joined([]))
+
+
+def _rows(task: ZoneTask, context: Context) -> ZoneRows:
+    return make_rows(
+        task.places,
+        task.members,
+        task.counts,
+        reach_m=task.reach_m,
+        context=context,
+        lengths=task.lengths,
+        history_weights=task.config.history_weights,
+        max_rows=task.config.max_rows,
+    )
+
+
+def _known_loss(task: ZoneTask, all_rows: list[ZoneRows]) -> KnownLoss:
+    later = np.concatenate([task.steps.next_place, *(rows.next_place.indices for rows in all_rows)])
+    return KnownLoss.of(task.loss, later, all_rows[0].zone)
+
+
+def _problem(rows: ZoneRows, loss: PlaceLoss, config: BuildConfig) -> Problem:
+    return make_problem(rows, loss, epsilon=config.epsilon, eta_km=config.eta_km)
+
+
+def _optimised(problem: Problem, config: BuildConfig) -> OptimiseResult:
+    result = optimise(problem, gap=config.gap, time_limit_s=config.time_limit_s)
+    if result.outcome is Outcome.INTERRUPTED:
+        # The result is not within the gap that was asked for, so it must not count as finished.
+        raise KeyboardInterrupt
+    return result
+
+
+def _notes(rows: ZoneRows, result: OptimiseResult, config: BuildConfig) -> tuple[str, ...]:
+    notes = []
+    if rows.report.steps == 0:
+        notes.append("no data: no training walk was here, so all places count as equally probable")
+    if result.gap > config.gap:
+        notes.append(f"the gap of {config.gap:g} was not reached ({result.outcome.value})")
+    if result.outputs_used == 1 and len(rows.zone) > 1:
+        notes.append("one output is as good as any: reports say little more than the zone")
+    return tuple(notes)
 
 
 def _record(

@@ -10,9 +10,7 @@ from geoblanket._arguments import checked
 from geoblanket._display import Progress, silent
 from geoblanket._files import check_output
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.bundle.file import BundleFile, next_version
-from geoblanket.mechanism.bundle.storage import Bundle, save_lattice
-from geoblanket.mechanism.bundle.trust import ANY_FILE
+from geoblanket.mechanism.bundle.storage import LatticeBundle, next_version, save_lattice
 from geoblanket.mechanism.costs import check_epsilon
 from geoblanket.mechanism.lattice.making import Area, spec_over
 from geoblanket.roads.graph import RoadGraph
@@ -22,7 +20,7 @@ __all__ = ["HOLD_M", "make_lattice"]
 HOLD_M: Final = 50.0
 """GPS at rest stays within this distance, mostly."""
 _BOX: Final = 4
-_POINT: Final = 2
+_CIRCLE: Final = 3
 
 
 @checked
@@ -31,13 +29,12 @@ def make_lattice(
     out: str | Path,
     *,
     epsilon: float,
-    radius_km: float = 15.0,
     interval_s: float = 30.0,
     hold_m: float = HOLD_M,
     cell_m: float | None = None,
     version: int | None = None,
     progress: Progress = silent,
-) -> Bundle:
+) -> LatticeBundle:
     """Make a mechanism for a whole city: planar Laplace noise, exact, between any two coordinates.
 
     It needs no traces and takes seconds. A report discloses nothing besides its time.
@@ -45,14 +42,12 @@ def make_lattice(
     Parameters
     ----------
     area
-        What vehicles report from: roads or their file, or south, west, north and east in degrees, or the latitude and
-        longitude of a point, with `radius_km` around it. A margin of 10/ε km comes on top.
+        What vehicles report from: roads or their file; or south, west, north and east in degrees; or the latitude and
+        longitude of a point, and how far around it, kilometres. A margin of 10/ε km comes on top.
     out
         The bundle to write, wholly or not at all.
     epsilon
         ε of a report, per kilometre. There is no default: choose it, or let `make_plan` choose.
-    radius_km
-        Around a point: how far, kilometres.
     interval_s
         Seconds from one report to the next.
     hold_m
@@ -79,11 +74,11 @@ def make_lattice(
     Examples
     --------
     >>> from geoblanket import make_lattice
-    >>> bundle = make_lattice((45.0, -30.0), "lattice.bundle", epsilon=8, radius_km=3, interval_s=60)
+    >>> bundle = make_lattice((45.0, -30.0, 3.0), "lattice.bundle", epsilon=8, interval_s=60)
     >>> bundle
-    <Bundle: 116,281 cells of 25 m, ε = 8 per km, held within 50 m, verified exactly, not signed>
-    >>> print(bundle.in_one_sentence)
-    In one sentence: each report is at most e^(8·d) times as probable from ...; a stay costs one report; ...
+    <LatticeBundle: 116,281 cells of 25 m, ε = 8 per km, held within 50 m, verified exactly, not signed>
+    >>> print(bundle.promise.in_one_sentence)
+    In one sentence: each report changes the odds between two locations, ...; a stay costs one report; ...
     """
     check_output(out)
     check_epsilon(epsilon)
@@ -94,36 +89,26 @@ def make_lattice(
         )
     hold_mm = round(1000 * hold_m)
     version = next_version(out, version)
-    spec = spec_over(_area(area, radius_km), epsilon=epsilon, cell_m=cell_m, progress=progress)
+    spec = spec_over(_area(area), epsilon=epsilon, cell_m=cell_m, progress=progress)
     if 0 < hold_mm < spec.plane.unit_mm:
         raise ParameterError(
             f"hold_m must be 0, or at least the {spec.plane.unit_mm / 1000:g} m to which this lattice rounds "
             f"coordinates. Got {hold_m:g} m instead."
         )
-    lattice = save_lattice(out, spec, hold_mm=hold_mm, version=version, interval_s=interval_s)
-    written = BundleFile.read(out, trust=ANY_FILE)
-    return Bundle(
-        mechanisms=(),
-        lattice=lattice,  # verified a moment ago: once is enough
-        header=written.header,
-        places_e7=written.places_e7,
-        sha256=written.sha256,
-        signed=written.signed,
-    )
+    return save_lattice(out, spec, hold_mm=hold_mm, version=version, interval_s=interval_s)
 
 
-def _area(area: RoadGraph | str | Path | Sequence[float], radius_km: float) -> Area:
+def _area(area: RoadGraph | str | Path | Sequence[float]) -> Area:
     if isinstance(area, str | Path):
         area = RoadGraph.load(area)
     if isinstance(area, RoadGraph):
         return Area(float(area.lat.min()), float(area.lon.min()), float(area.lat.max()), float(area.lon.max()))
-    degrees = [float(value) for value in area]
-    if len(degrees) == _BOX:
-        return Area(*degrees)
-    if len(degrees) == _POINT:
-        lat, lon = degrees
-        return Area.around(lat, lon, radius_km)
+    numbers = [float(value) for value in area]
+    if len(numbers) == _BOX:
+        return Area(*numbers)
+    if len(numbers) == _CIRCLE:
+        return Area.around(*numbers)
     raise ParameterError(
-        f"An area is a road graph, or {_BOX} numbers (south, west, north, east), or {_POINT} (latitude, longitude), "
-        f"degrees. Got {len(degrees)} numbers instead."
+        f"An area is a road graph, or {_BOX} numbers (south, west, north, east, degrees), or {_CIRCLE} (latitude and "
+        f"longitude, degrees, and a radius, km). Got {len(numbers)} numbers instead."
     )

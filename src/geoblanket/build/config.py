@@ -15,7 +15,7 @@ from geoblanket.build.row_tree import MAX_SPEED_M_S
 from geoblanket.build.rows import DEFAULT_HISTORY_WEIGHTS, MAX_ROWS, Context
 from geoblanket.build.validation import Number, Parameters, WrongParametersError, as_json, read_toml, unknown_name
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.bundle.clock import Clock
+from geoblanket.mechanism.bundle.header import Clock
 from geoblanket.mechanism.costs import check_epsilon
 from geoblanket.mobility.histories import LONGEST_PAST, RegimeHours
 from geoblanket.mobility.walks import Split
@@ -66,7 +66,7 @@ class BuildConfig(Parameters):
 
     title_of_errors: ClassVar[str] = "The configuration of the build is wrong"
 
-    epsilon: Annotated[Number, AfterValidator(check_epsilon), Field(examples=[2.0])] = _privacy(
+    epsilon: Annotated[Number, AfterValidator(check_epsilon)] = _privacy(
         "ε per kilometre: smaller is more private. Choose it: there is no default.", ..., "2.0"
     )
     eta_km: Annotated[Number, Field(gt=0)] = _privacy(
@@ -79,9 +79,7 @@ class BuildConfig(Parameters):
         "completely, inf takes it as known.",
         DEFAULT_HISTORY_WEIGHTS,
     )
-    context: Annotated[
-        Context, BeforeValidator(lambda context: Context.of(context) if isinstance(context, str) else context)
-    ] = _context(
+    context: Annotated[Context, BeforeValidator(Context.of)] = _context(
         f"How much of the past the mechanism uses: none, markov:1 to markov:{LONGEST_PAST}, blanket or full.",
         Context("blanket"),
     )
@@ -103,18 +101,8 @@ class BuildConfig(Parameters):
         least=1,
         most=LONGEST_PAST,
     )
-    refine: int = _context(
-        "Places further back by which a second stage splits rows and refines them; 0 for none. Zones with too many "
-        "rows for its linear program keep the first stage.",
-        0,
-        least=0,
-        most=LONGEST_PAST,
-    )
     max_rows: int = _context(
         "The most rows of a zone: more rows lower the loss and take longer.", MAX_ROWS, least=1, most=8192
-    )
-    min_count: int = _context(
-        "How often a history must have been seen to get a row of its own.", 2, least=1, most=10**9
     )
     max_speed_m_s: Number = _context(
         "The top speed of any vehicle, metres per second.", MAX_SPEED_M_S, least=0.1, most=1000
@@ -175,11 +163,6 @@ class BuildConfig(Parameters):
         return {"none": 0, "markov": self.context.order}.get(self.context.kind, len(self.history_weights))
 
     @property
-    def counted_past(self) -> int:
-        """How many earlier places the histories of the walks have, for both stages."""
-        return min(self.largest + self.refine, len(self.history_weights))
-
-    @property
     def blanket_order(self) -> int:
         """How long blankets are where neither a predictor nor findings say."""
         return min(self.order or _DEFAULT_ORDER, len(self.history_weights))
@@ -210,7 +193,7 @@ class BuildConfig(Parameters):
         }
 
     def contradictions(self) -> Iterator[str]:
-        """Yield what is wrong between parameters that are each in order."""
+        """Yield contradictions between parameters that are valid one by one."""
         weights, context = len(self.history_weights), self.context
         if weights < context.past(1):
             yield f"the context {context} needs {context.past(1)} history weight(s), got {weights}"
@@ -220,10 +203,6 @@ class BuildConfig(Parameters):
         yield from (f"{' and '.join(group)} exclude each other: give only one" for group in given if len(group) > 1)
         if self.order is not None and self.order > weights:
             yield f"order {self.order} needs as many history weights, got {weights}"
-        if self.refine and context.kind == "full":
-            yield "refine needs another context than full, whose rows cannot be split"
-        elif self.refine and self.largest >= weights and self.predictor is None and self.findings is None:
-            yield f"refine needs history weights for more than {self.largest} earlier place(s), got {weights}"
         for make in (lambda: self.walk_split, lambda: self.regime_hours, lambda: self.clock(1.0)):
             try:
                 make()
@@ -270,7 +249,9 @@ def read_config(path: str | Path | None = None, **flags: Any) -> BuildConfig:
     values: dict[str, Any] = {}
     problems: list[tuple[str, str]] = []
     if path is not None:
-        values, problems = _from_tables(read_toml(Path(path), hint="Write one with `geoblanket build --init`"), path)
+        values, problems = _from_tables(
+            read_toml(Path(path), hint="Write one with `geoblanket build --set help > FILE`"), path
+        )
     flags = {name: value for name, value in flags.items() if value is not None}
     for group in _EXCLUSIVE:  # a flag replaces what it excludes
         if not flags.keys().isdisjoint(group):

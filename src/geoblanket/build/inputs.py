@@ -1,7 +1,12 @@
-"""What a build starts from: roads, places, zones, counts of histories, the loss, the lengths of blankets."""
+"""The inputs of a build (roads, places, zones, histories, loss, lengths of blankets), and the tasks they are cut into.
+
+A task, one for each zone and regime, holds all that it needs, and nothing is shared: it runs in any process of any
+machine with the same result.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 from collections.abc import Callable, Iterator
@@ -12,39 +17,69 @@ from pathlib import Path
 import numpy as np
 
 from geoblanket import __version__
+from geoblanket._arrays import Indices
 from geoblanket._display import Progress
 from geoblanket._files import sha256_file
-from geoblanket._tables import is_text, reading_parquet
+from geoblanket._tables import reading_parquet
 from geoblanket._training import Training, training_of
-from geoblanket.blanket.findings import scan_findings
-from geoblanket.blanket.predictor_file import load_predictor
-from geoblanket.build.blanket_lengths import (
-    FixedLengths,
-    KnownLengths,
-    LengthSource,
-    check_source,
-    read_found_blankets,
-    regions_of_source,
-)
 from geoblanket.build.config import DEFAULT_MAX_PLACES, BuildConfig
-from geoblanket.build.row_tree import Lengths, reach_radius_m
-from geoblanket.build.rows import NO_CONTEXT
-from geoblanket.build.zone_task import ZoneTask
-from geoblanket.errors import MismatchError
+from geoblanket.build.row_tree import FixedLengths, Lengths, reach_radius_m
+from geoblanket.build.rows import NO_CONTEXT, Context
 from geoblanket.loss.place_loss import PlaceLoss
 from geoblanket.loss.standard import NearestVehicle, StraightLine, TravelCost
 from geoblanket.loss.tasks import Effort, TaskPrior
-from geoblanket.mechanism.bundle.clock import Clock
-from geoblanket.mechanism.bundle.zones import zone_name
+from geoblanket.mechanism.bundle.header import Clock
+from geoblanket.mechanism.bundle.zones import zone_in_words, zone_name
 from geoblanket.mobility.histories import HistoryCounts, Steps, collect_steps, count_histories
-from geoblanket.mobility.walks import scan_walks
+from geoblanket.mobility.walks import MatchedWalks, scan_walks
 from geoblanket.roads.graph import RoadGraph
-from geoblanket.roads.places import Places, choose_places
+from geoblanket.roads.places import Places
 from geoblanket.roads.zones import Zones, partition_zones, read_zones
 
-__all__ = ["Inputs", "load_inputs", "software_versions", "training_of_build"]
+__all__ = ["Inputs", "ZoneTask", "load_inputs", "place_loss", "software_versions", "training_of_build", "zone_lengths"]
 
 _PACKAGES = ("numpy", "scipy", "polars")
+
+
+@dataclass(frozen=True, eq=False)
+class ZoneTask:
+    """All that is needed to build one zone and regime."""
+
+    zone: str
+    """The zone's name in the bundle."""
+    number: int
+    regime: str
+    context: Context
+    """None for reports without history, whatever the build's context is."""
+    members: Indices
+    """The places of the zone, ascending."""
+    zone_of: Indices
+    """The number of the zone of every place."""
+    places: Places
+    counts: HistoryCounts
+    """Histories of the training walks in this zone and regime."""
+    steps: Steps
+    """Steps of the held-out walks in this zone and regime."""
+    lengths: Lengths
+    loss: PlaceLoss
+    config: BuildConfig
+    reach_m: float
+    """How far apart the places of a history can be, metres."""
+    share: float
+    """Of all training steps, the share in this zone and regime."""
+    process: int
+    """The process that asks for it."""
+
+    @property
+    def work(self) -> float:
+        """Estimated effort, without a unit: for the progress and the time that is left."""
+        rows = len(self.members) if self.context == NO_CONTEXT else self.config.max_rows
+        return math.pow(rows, 1.5) * len(self.members)
+
+    @property
+    def name(self) -> str:
+        """The zone and regime, in words."""
+        return f"{zone_in_words(self.zone)}, regime '{self.regime}'"
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +122,6 @@ class Inputs:
                     number=number,
                     regime=name,
                     context=NO_CONTEXT if name == self.clock.start else self.config.context,
-                    further=0 if name == self.clock.start else self.config.refine,
                     members=members,
                     zone_of=self.zones.zone,
                     places=self.places,
@@ -116,31 +150,27 @@ def load_inputs(roads: str | Path, walks: str | Path, config: BuildConfig, *, pr
     MismatchError
         If walks, zones or the predictor belong to other roads, places or times.
     """
-    graph = RoadGraph.load(roads)
-    _, about = scan_walks(walks)
-    if about.get("roads") != graph.identity:
-        raise MismatchError(f"{walks} was matched to other roads than {roads}. Give the roads that it was matched to.")
-    places = choose_places(graph, spacing_m=about["spacing_m"])
+    matched = MatchedWalks.open(walks, roads)
+    graph, places, interval_s = matched.graph, matched.places, matched.interval_s
     zones = (
         partition_zones(graph, places, max_places=config.max_places or DEFAULT_MAX_PLACES)
         if config.zones is None
         else read_zones(config.zones, places)
     )
-    interval_s = float(about["interval_s"])
     identities = {
         "roads": graph.identity,
         "walks": sha256_file(walks),
         "places": places.identity,
         "zones": zones.identity,
     }
-    if is_text(about.get("model")):
-        identities["model"] = about["model"]
+    if matched.about.get("model"):
+        identities["model"] = matched.about["model"]
     for name in ("predictor", "findings"):
         if (file := getattr(config, name)) is not None:
             identities[name] = sha256_file(file)
-    lengths = _lengths(config, places, zones, interval_s)
+    lengths = zone_lengths(config, places, zones, interval_s)
     options = {
-        "largest": config.counted_past,
+        "largest": config.largest,
         "delay": config.delay,
         "split": config.walk_split,
         "regimes": config.regime_hours,
@@ -156,7 +186,7 @@ def load_inputs(roads: str | Path, walks: str | Path, config: BuildConfig, *, pr
         clock=config.clock(interval_s),
         counts=counts,
         steps=steps,
-        loss=_loss(config, graph, places, walks, counts),
+        loss=place_loss(config, matched, counts),
         lengths=lengths,
         snapping_radius_m=places.snapping_radius_m(graph),
         identities=identities,
@@ -173,14 +203,14 @@ def software_versions() -> dict[str, str]:
     }
 
 
-def _loss(config: BuildConfig, graph: RoadGraph, places: Places, walks: str | Path, counts: HistoryCounts) -> PlaceLoss:
+def place_loss(config: BuildConfig, walks: MatchedWalks, counts: HistoryCounts) -> PlaceLoss:
+    """Return the loss between places that a configuration asks for."""
+    graph, places = walks.graph, walks.places
     if config.loss == "straight":
         return StraightLine(places)
-    with reading_parquet(walks):
+    with reading_parquet(walks.path):
         tasks = (
-            TaskPrior.uniform(graph)
-            if config.tasks == "nodes"
-            else TaskPrior.from_pick_ups(scan_walks(walks)[0], places)
+            TaskPrior.uniform(graph) if config.tasks == "nodes" else TaskPrior.from_pick_ups(walks.frame, places)
         ).within_largest_part(graph)
     effort = Effort(max_tasks=config.max_tasks, seed=config.seed)
     if config.loss == "nearest":
@@ -190,24 +220,18 @@ def _loss(config: BuildConfig, graph: RoadGraph, places: Places, walks: str | Pa
     return TravelCost(graph, places, tasks, by="time" if config.loss == "time" else "length", effort=effort)
 
 
-def _lengths(
+def zone_lengths(
     config: BuildConfig, places: Places, zones: Zones, interval_s: float
 ) -> Callable[[tuple[int, ...]], Lengths]:
-    source = _length_source(config)
-    if source is None:
-        fixed = FixedLengths(config.blanket_order)
-        return lambda _: fixed
+    """Return what gives the lengths of blankets in a regime with some hours."""
+    if config.findings is None and config.predictor is None:
+        return lambda _: FixedLengths(config.blanket_order)
+    from geoblanket.build.blanket_lengths import KnownLengths, check_source, read_source, regions_of_source
+
+    source = read_source(findings=config.findings, predictor=config.predictor)
     check_source(source, interval_s=interval_s, time_zone=config.time_zone)
     region = regions_of_source(source, places, zones)
     return lambda hours: KnownLengths(source, places, region, hours, interval_s)
-
-
-def _length_source(config: BuildConfig) -> LengthSource | None:
-    if config.findings is not None:
-        return read_found_blankets(config.findings)
-    if config.predictor is None:
-        return None
-    return load_predictor(config.predictor)
 
 
 def training_of_build(walks: str | Path, config: BuildConfig) -> tuple[Training, str | None]:
@@ -218,8 +242,12 @@ def training_of_build(walks: str | Path, config: BuildConfig) -> tuple[Training,
     """
     stated = training_of(scan_walks(walks)[1])
     if config.findings is not None:
+        from geoblanket.blanket.findings import scan_findings
+
         blankets, name = training_of(scan_findings(config.findings)[1]), "findings"
     elif config.predictor is not None:
+        from geoblanket.blanket.predictor import load_predictor
+
         blankets, name = load_predictor(config.predictor).origin.training, "a predictor"
     else:
         return stated, None

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from scipy.stats import t as student
 
 from geoblanket._arrays import Floats, Indices
+from geoblanket._display import Interval, interval_text
 from geoblanket._geodesy import haversine_m
 from geoblanket.build.rows import ZoneRows
 from geoblanket.errors import MismatchError
@@ -50,6 +51,12 @@ class Measured:
     low: float
     high: float
     """The 95 % confidence interval; vehicles, not steps, count as independent."""
+
+    def in_words(self, unit: str = "") -> str:
+        """Return the mean with its interval."""
+        interval = Interval.of(self.low, self.high)
+        sure = "one vehicle only" if interval is None else interval_text(interval, "#.4g")
+        return f"{self.loss:#.4g}{f' {unit}' if unit else ''} ({sure}; {self.steps:,} steps)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,15 +178,15 @@ class Disclosure:
     """How far off an attacker is on average, metres, in one zone and regime; None without steps of that kind."""
 
     zone_error_m: float | None
-    """Who knows the zone alone."""
+    """An attacker who knows the zone alone."""
     report_error_m: float | None
-    """Who knows the zone and the report."""
+    """An attacker who knows the zone and the report."""
     crossing_share: float
     """Of the steps, the share whose place before was in another zone."""
     crossing_error_m: float | None
-    """At these, who knows both zones alone."""
+    """At these, an attacker who knows both zones alone."""
     crossing_report_error_m: float | None
-    """At these, who knows both zones and the report."""
+    """At these, an attacker who knows both zones and the report."""
 
 
 def zone_disclosure(mechanism: Mechanism, rows: ZoneRows, counts: HistoryCounts, zone_of: Indices) -> Disclosure:
@@ -222,7 +229,7 @@ class _Attacker:
         self._between_m, self._probabilities = between_m, probabilities
 
     def errors(self, place: Whole, row: Whole, count: Whole) -> tuple[float, float]:
-        """Return the mean error without and with the report, where histories were seen so often."""
+        """Return the mean error without and with the report, for histories with these counts."""
         joint = np.zeros((len(self._between_m), len(self._probabilities)))
         np.add.at(joint, (place, row), count / count.sum())
         alone = (joint.sum(axis=1) @ self._between_m).min()

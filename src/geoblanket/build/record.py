@@ -3,57 +3,26 @@
 from __future__ import annotations
 
 import json
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from geoblanket._arguments import checked
-from geoblanket._display import counted, short_repr
+from geoblanket._display import Interval, counted, interval_text, share, short_repr
 from geoblanket._files import atomic_output
 from geoblanket._training import NOT_SAID, Training
 from geoblanket.build.measures import Disclosure, Measured
 from geoblanket.build.rows import RowsReport
 from geoblanket.build.validation import as_json, read_dataclass
 from geoblanket.errors import InputError
-from geoblanket.mechanism.bundle.clock import Clock
+from geoblanket.mechanism.bundle.header import Clock
 from geoblanket.mechanism.bundle.zones import zone_in_words
 from geoblanket.mechanism.costs import Costs, weight_in_micro
 from geoblanket.mechanism.problem import epsilon_in_micro
 
-__all__ = ["BuildRecord", "Refinement", "Totals", "ZoneRecord", "read_record", "record_path", "write_record"]
+__all__ = ["BuildRecord", "Totals", "ZoneRecord", "read_record", "record_path", "write_record"]
 
-_LARGEST_BYTES = 64 << 20
-
-
-@dataclass(frozen=True)
-class Refinement:
-    """The second stage of a zone and regime: all losses are expected ones over its fine rows, in design."""
-
-    used: bool
-    """Whether the mechanism is the refined one; if not, it is that of the first stage, since nothing was gained."""
-    rows: int
-    """Fine rows."""
-    loss_before: float
-    """Of the first stage: fine rows report as their coarse ones."""
-    loss: float
-    """Of the refined mechanism: fine rows differ, and coarse rows report on average as before."""
-    least_loss: float
-    """The least that was found with no first stage to keep to."""
-    lower_bound: float
-    """No mechanism for the fine rows has a smaller one."""
-    marginal_error: float
-    """The largest difference, in probability, between a coarse row and the mean of its fine rows."""
-
-    @property
-    def gain(self) -> float:
-        """1 − loss / loss before."""
-        return 1 - self.loss / self.loss_before if self.loss_before > 0 else 0.0
-
-    @property
-    def least_gain(self) -> float:
-        """1 − least loss / loss before: what solving the fine rows directly would have gained."""
-        return 1 - self.least_loss / self.loss_before if self.loss_before > 0 else 0.0
+_FEW_OUTPUTS = 3
 
 
 @dataclass(frozen=True)
@@ -101,8 +70,6 @@ class ZoneRecord:
     context_free_held_out: Measured | None
     disclosure: Disclosure
     """What the zone discloses, in design."""
-    refinement: Refinement | None
-    """The second stage; None if it was not asked for or could not be done, which the notes tell."""
     notes: tuple[str, ...]
     """What a reader should know, in words."""
 
@@ -193,16 +160,14 @@ class BuildRecord:
     """Wall-clock time; if the build was interrupted and resumed, of all its legs together."""
     peak_memory_mb: float
     """Largest resident size of the main process, in any leg, megabytes."""
-    training: dict[str, Any]
-    """What the mechanisms were learned from, as the bundle says it."""
+    training: dict[str, Any] = field(default_factory=NOT_SAID.as_json)
+    """What the mechanisms were learned from, as the bundle says it; older records do not say it."""
 
     @property
     def blanket(self) -> str:
         """Which earlier places decide how a location is perturbed, in words."""
         context, longest = self.config["context"], max(len(zone.history_weights) for zone in self.zones)
         places = counted(longest, "place")
-        if context.get("refine"):
-            places += ", refined rows included"
         if not longest:
             return "none: the present place alone decides"
         if context["context"] != "blanket":
@@ -219,27 +184,46 @@ class BuildRecord:
         return Costs.of(self.zones, Clock.start)
 
     @property
-    def refinement(self) -> Refinement | None:
-        """The second stage of all zones and regimes that had one: rows added up, losses weighted by `share`."""
-        parts = [(zone.refinement, zone.share) for zone in self.zones if zone.refinement is not None]
-        if not parts:
+    def caution(self) -> str | None:
+        """What to think of losses on walks that were drawn from a motion model; None if the walks were driven."""
+        if "model" not in self.inputs:
             return None
-        weight = math.fsum(share for _, share in parts)
-
-        def mean(name: str) -> float:
-            return math.fsum(getattr(part, name) * (share if weight else 1.0) for part, share in parts) / (
-                weight or len(parts)
-            )
-
-        return Refinement(
-            used=any(part.used for part, _ in parts),
-            rows=sum(part.rows for part, _ in parts),
-            loss_before=mean("loss_before"),
-            loss=mean("loss"),
-            least_loss=mean("least_loss"),
-            lower_bound=mean("lower_bound"),
-            marginal_error=max(part.marginal_error for part, _ in parts),
+        return (
+            "All walks were drawn from a motion model, those held out too: they are synthetic. Real vehicles move less "
+            "as the model says, so expect larger losses."
         )
+
+    @property
+    def summary(self) -> list[str]:
+        """What a reader in a hurry should know of usefulness, in sentences."""
+        totals, unit = self.totals, self.unit
+        zones = len({zone.zone for zone in self.zones})
+        lines = [
+            f"{counted(totals.mechanisms, 'mechanism')} for {counted(zones, 'zone')} with "
+            f"{counted(self.places, 'place')}. Each mechanism was verified in exact arithmetic.",
+            f"Expected loss ({self.loss}): {totals.loss:#.4g} {unit}. No mechanism of the same rows has less than "
+            f"{totals.lower_bound:#.4g} {unit}: the gap is {totals.gap:.2%} ({totals.largest_gap:.2%} in the worst "
+            "zone).",
+        ]
+        if totals.held_out is not None:
+            lines.append(f"On walks that were held out: {totals.held_out.in_words(unit)}.")
+        if totals.gain is not None:
+            lines.append(
+                f"Looking at the past lowers the loss by {share(totals.gain)} in design, against the best without."
+            )
+        if totals.held_out_gain is not None:
+            interval = Interval.of(totals.held_out_gain_low, totals.held_out_gain_high)
+            sure = f" (95 % interval {interval_text(interval, '.1%')})" if interval is not None else ""
+            lines.append(f"On walks that were held out, it lowers the loss by {share(totals.held_out_gain)}{sure}.")
+        if self.caution is not None:
+            lines.append(self.caution)
+        if few := [zone for zone in self.zones if zone.outputs_used <= _FEW_OUTPUTS < zone.rows.places]:
+            lines.append(
+                f"{len(few):,} of {totals.mechanisms:,} mechanisms report at most {_FEW_OUTPUTS} different places with "
+                "a probability worth mentioning: for this ε their zones are small, and reports say little beyond the "
+                "zone."
+            )
+        return lines
 
     @property
     def zones_in_order(self) -> list[ZoneRecord]:
@@ -253,9 +237,7 @@ class BuildRecord:
 
     @classmethod
     def from_dict(cls, values: Any) -> BuildRecord:
-        """Return the record that `as_dict` gave; raise ValueError if a key is missing or unknown, or a type wrong."""
-        if isinstance(values, dict) and "training" not in values:  # as records had it before there were statements
-            values = {**values, "training": NOT_SAID.as_json()}
+        """Return the record that `as_dict` gave; raise ValueError if a key is missing, or a type wrong."""
         record = read_dataclass(cls, values)
         Training.parsed(record.training)
         return record
@@ -303,8 +285,6 @@ def read_record(path: str | Path) -> BuildRecord:
     if not path.is_file():
         raise InputError("no such file", path=path)
     try:
-        if path.stat().st_size > _LARGEST_BYTES:
-            raise ValueError(f"it has more than {_LARGEST_BYTES} bytes")
         return BuildRecord.from_dict(json.loads(path.read_text(encoding="utf-8")))
     except (ValueError, OSError, RecursionError) as error:
         raise InputError(f"is not the record of a build ({error})", path=path, hint="Build again") from error

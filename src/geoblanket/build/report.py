@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +16,9 @@ from geoblanket._page import Page, ReportFolder
 from geoblanket._picture import FAINT, INK, new_figure, quiet, shared_legend
 from geoblanket._training import PART_COLUMNS
 from geoblanket.build.record import BuildRecord, ZoneRecord, read_record, record_path, write_record
-from geoblanket.build.report_words import (
-    about_drawn_walks,
-    cost_table,
-    disclosure,
-    factor_table,
-    learned_in_words,
-    limits,
-    measured,
-    promise,
-    summary,
-)
-from geoblanket.errors import MismatchError, ParameterError
-from geoblanket.mechanism.bundle.picture import draw_lattice
-from geoblanket.mechanism.bundle.storage import Bundle, load_bundle
-from geoblanket.mechanism.meaning import laplace_errors, lattice_in_words
+from geoblanket.errors import MismatchError
+from geoblanket.mechanism.bundle.storage import LatticeBundle, ZoneBundle, load_bundle
+from geoblanket.mechanism.promise import Promise, laplace_errors
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.picture import dot_size, draw_zones, map_figure
 from geoblanket.roads.places import Places, choose_places
@@ -41,11 +29,15 @@ __all__ = ["write_build_report", "write_lattice_report"]
 _MOST_ZONES = 60
 """Zones in the figure of losses: those with the most steps."""
 
+_NARROWEST_SCALE = 0.5
+"""The loss map's colours span at least this share of the largest loss: nearly equal losses look nearly equal."""
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
 _OURS = "#1f5f8b"
 _HELD_OUT = "#c8553d"
 
 
-def write_build_report(bundle: str | Path, roads: str | Path, out: str | Path, *, title: str | None = None) -> Path:
+def write_build_report(bundle: str | Path, roads: str | Path, out: str | Path) -> Path:
     """Write `report.html`, its figures (PNG and SVG) and the record (`NAME.build.json`) to a folder.
 
     The bundle is loaded, and so verified again, on the way.
@@ -58,8 +50,6 @@ def write_build_report(bundle: str | Path, roads: str | Path, out: str | Path, *
         The roads that it was built with.
     out
         The folder; it is made where it does not exist.
-    title
-        Of the page; by default the bundle's name.
 
     Returns
     -------
@@ -79,7 +69,7 @@ def write_build_report(bundle: str | Path, roads: str | Path, out: str | Path, *
     places = choose_places(graph, spacing_m=record.spacing_m)
     if loaded.sha256 != record.bundle_sha256:
         raise MismatchError(f"{record_path(bundle)} is the record of another bundle than {bundle}. Build again.")
-    if not np.array_equal(places.coordinates_e7, loaded.places_e7):
+    if isinstance(loaded, LatticeBundle) or not np.array_equal(places.coordinates_e7, loaded.places_e7):
         raise MismatchError(f"{bundle} was built with other roads than {roads}. Give the roads that it was built with.")
     zones = _zones_of_bundle(loaded, record, places)
     folder = ReportFolder(out, shown="png")
@@ -89,10 +79,10 @@ def write_build_report(bundle: str | Path, roads: str | Path, out: str | Path, *
         ("losses", _loss_figure(record)),
     ])  # fmt: skip
     write_record(record, folder.path / record.bundle)
-    page = Page(title or f"The build of {record.bundle}", lead=f"{record.loss}, ε = {record.zones[0].epsilon:g} per km")
+    page = Page(f"The build of {record.bundle}", lead=f"{record.loss}, ε = {record.zones[0].epsilon:g} per km")
     page.heading("In short")
-    page.bullets([*summary(record), learned_in_words(loaded.training)])
-    _add_promise(page, record, loaded)
+    page.bullets(record.summary)
+    _add_promise(page, loaded.promise, disclosure=_disclosure(record))
     page.heading("Zones and places")
     caption = "The public zones, one colour each, and the places as dots. A report names a place of the zone."
     folder.show(
@@ -104,39 +94,59 @@ def write_build_report(bundle: str | Path, roads: str | Path, out: str | Path, *
     return folder.write_page(page)
 
 
-def _add_promise(page: Page, record: BuildRecord, bundle: Bundle) -> None:
-    page.heading("What is promised")
-    page.bullets(promise(record))
-    page.table(
-        ("Two present places apart by", "at most so much more probable from one"),
-        factor_table(record),
-        caption="One report, with the same past.",
-    )
-    page.heading("What is not")
-    page.bullets(limits())
-    page.table(
-        ("Reports", "budget, per km", "for places 100 m apart, at most"),
-        cost_table(record),
-        caption=(
-            "What reports add up to, at most, for one who compares two ways that differ by so much all the time. The "
-            "ledger counts the same: ε·(1 + Σw) per report, and more for the first, whose place stands for all earlier "
-            "ones that are not known."
-        ),
-    )
-    page.subheading("What the zone gives away")
-    page.note(f"Every report discloses {bundle.disclosed}.")
-    page.table(
-        ("Who knows", "is off on average by", "share of steps"),
-        disclosure(record),
-        caption="The best guess of an attacker who knows how often vehicles are where, on the training walks.",
-    )
-    page.subheading("Those whose trips were learned from")
-    page.paragraph(learned_in_words(bundle.training))
-    if (promised := bundle.training.promise) is not None:
-        page.table(PART_COLUMNS, promised.rows(), caption=promised.proof(), words=(0,))
-    page.subheading("As it was verified")
-    for line in bundle.guarantee.split("\n"):
-        page.paragraph(line)
+def _add_promise(
+    page: Page,
+    promise: Promise,
+    *,
+    disclosure: Sequence[Sequence[str]] = (),
+    draw: Callable[[], None] = lambda: None,
+) -> None:
+    """Add every section of the promise, with its tables; `draw` adds a figure after what the promise means."""
+    for heading, sentences in promise.sections().items():
+        page.heading(heading)
+        page.bullets(sentences)
+        if heading == "What it means":
+            same_past = " Two histories have the same past." if promise.between == "history" else ""
+            page.table(
+                ("Distance between two locations", "one report changes their odds by at most"),
+                promise.factor_rows(),
+                caption=f"What one report can tell.{same_past}",
+            )
+            draw()
+        if heading == "What is disclosed" and disclosure:
+            page.table(
+                ("An attacker who knows", "is off on average by", "share of steps"),
+                disclosure,
+                caption="The best guess of an attacker who knows how often vehicles are where, on the training walks.",
+            )
+        if heading == "What is not promised":
+            page.table(
+                ("Reports", "budget, per km", "for places 100 m apart, at most"),
+                promise.total_rows(),
+                caption="The budget of reports in a row, as the ledger counts it.",
+            )
+    if (learned := promise.training.promise) is not None:
+        page.table(PART_COLUMNS, learned.rows(), caption=learned.proof(), words=(0,))
+
+
+def _disclosure(record: BuildRecord) -> list[tuple[str, str, str]]:
+    """Return what an attacker knows, how far off that leaves them on average, and at which share of the steps."""
+    rows = []
+    for what, name, of_crossings in (
+        ("the zone alone", "zone_error_m", False),
+        ("the zone and the report", "report_error_m", False),
+        ("at a crossing: both zones", "crossing_error_m", True),
+        ("at a crossing: both zones and the report", "crossing_report_error_m", True),
+    ):
+        parts = [
+            (getattr(zone.disclosure, name), zone.share * (zone.disclosure.crossing_share if of_crossings else 1.0))
+            for zone in record.zones
+            if getattr(zone.disclosure, name) is not None
+        ]
+        if weight := sum(part for _, part in parts):
+            error = sum(error * part for error, part in parts) / weight
+            rows.append((what, f"{error:,.0f} m", f"{weight:.0%}"))
+    return rows
 
 
 def _add_losses(page: Page, record: BuildRecord, folder: ReportFolder) -> None:
@@ -146,7 +156,7 @@ def _add_losses(page: Page, record: BuildRecord, folder: ReportFolder) -> None:
         "walks are of other vehicles, or of a later time, and were not looked at before. The gap says by how much the "
         "loss can at most be above the least possible one of the same rows; it is proven, not estimated."
     )
-    if (caution := about_drawn_walks(record)) is not None:
+    if (caution := record.caution) is not None:
         page.note(caution)
     caption = "The loss of each zone, by regime."
     if len({zone.number for zone in record.zones}) > _MOST_ZONES:
@@ -160,42 +170,18 @@ def _add_losses(page: Page, record: BuildRecord, folder: ReportFolder) -> None:
     rows = (_loss_row(zone)[: len(header) + len(compared)] for zone in record.zones_in_order)
     page.table((*header, *compared), rows, caption=f"Losses in {record.unit}.", words=(0, 1))
     notes = [f"{zone.where}: {note}." for zone in record.zones_in_order for note in _ended(zone)]
-    _add_second_stage(page, record)
     if notes:
         page.subheading("Notes")
         page.bullets(notes)
 
 
-def _add_second_stage(page: Page, record: BuildRecord) -> None:
-    stages = [(zone, zone.refinement) for zone in record.zones_in_order if zone.refinement is not None]
-    if not stages:
-        return
-    page.subheading("The second stage")
-    page.paragraph(
-        "Rows are split by places further back. Fine rows may differ, and on average they report as the row that they "
-        "are parts of. All losses here are expected ones over the fine rows."
-    )
-    page.table(
-        ("zone", "regime", "fine rows", "first stage", "refined", "gain", "without the first stage", "proven bound"),
-        [
-            (
-                f"{zone.number}", zone.regime, f"{stage.rows:,}", f"{stage.loss_before:.4g}",
-                f"{stage.loss:.4g}" + ("" if stage.used else " (not used)"), f"{stage.gain:.2%}",
-                f"{stage.least_loss:.4g}", f"{stage.lower_bound:.4g}",
-            )
-            for zone, stage in stages
-        ],
-        caption=f"Losses in {record.unit}.",
-        words=(0, 1),
-    )  # fmt: skip
-
-
 def _loss_row(zone: ZoneRecord) -> tuple[str, ...]:
     plain = zone.context_free_loss
     gain = None if not plain or zone.rows.context == "none" else 1 - zone.loss / plain
+    held_out = UNKNOWN if zone.held_out is None else zone.held_out.in_words()
     return (
-        f"{zone.number}", zone.regime, share(zone.share), f"{zone.loss:.4g}", f"{zone.gap:.2%}",
-        measured(zone.held_out), f"{zone.outputs_used} of {zone.rows.places}", text(plain, ".4g"), share(gain),
+        f"{zone.number}", zone.regime, share(zone.share), f"{zone.loss:#.4g}", f"{zone.gap:.2%}",
+        held_out, f"{zone.outputs_used} of {zone.rows.places}", text(plain, "#.4g"), share(gain),
     )  # fmt: skip
 
 
@@ -207,9 +193,9 @@ def _add_sizes(page: Page, record: BuildRecord) -> None:
         "promise between histories is the same."
     )
     page.table(
-        ("", "before", "after", "of it"),
+        ("", "before", "after", "reduced to"),
         [
-            (name, _big(before), _big(after), f"{after / before:.2g}" if before else UNKNOWN)
+            (name, _count(before), _count(after), f"1 in {_count(round(before / after))}" if before else UNKNOWN)
             for name in ("variables", "constraints")
             for before, after in [(getattr(record.totals, f"{name}_before"), getattr(record.totals, name))]
         ],
@@ -220,7 +206,7 @@ def _add_sizes(page: Page, record: BuildRecord) -> None:
         [
             (
                 f"{zone.number}", zone.regime, zone.rows.context, f"{zone.rows.places:,}",
-                _big(zone.rows.histories_reachable), f"{zone.rows.histories_seen:,}", f"{zone.rows.rows:,}",
+                _count(zone.rows.histories_reachable), f"{zone.rows.histories_seen:,}", f"{zone.rows.rows:,}",
                 f"{zone.seconds:.1f}",
             )
             for zone in record.zones_in_order
@@ -259,11 +245,17 @@ def _ended(zone: ZoneRecord) -> Iterator[str]:
         yield f"the gap is {zone.gap:.1%}; the search ended because of {zone.outcome}"
 
 
-def _big(number: int) -> str:
-    return f"{number:,}" if number < 10**9 else f"{number:.3g}"
+def _count(number: int) -> str:
+    """Return a number of things; a huge one as a power of ten: "1.9 × 10¹⁵"."""
+    if number < 10**9:
+        return f"{number:,}"
+    digits, power = f"{number:.1e}".split("e+")
+    return f"{digits} × 10{power.lstrip('0').translate(_RAISED)}"
 
 
-def write_lattice_report(bundle: Bundle, out: str | Path, *, title: str, roads: str | Path | None = None) -> Path:
+def write_lattice_report(
+    bundle: LatticeBundle, out: str | Path, *, title: str, roads: str | Path | None = None
+) -> Path:
     """Write the report of a bundle with a lattice; return where its page is.
 
     Parameters
@@ -282,10 +274,7 @@ def write_lattice_report(bundle: Bundle, out: str | Path, *, title: str, roads: 
     MismatchError
         If the roads reach beyond the frame.
     """
-    lattice = bundle.lattice
-    if lattice is None:
-        raise ParameterError("The bundle has no lattice.")
-    plane = lattice.spec.plane
+    lattice, plane = bundle.lattice, bundle.lattice.spec.plane
     if roads is not None:
         graph = RoadGraph.load(roads)
         if not plane.holds_many(graph.lat, graph.lon).all():
@@ -293,39 +282,40 @@ def write_lattice_report(bundle: Bundle, out: str | Path, *, title: str, roads: 
     interval_s = bundle.needed_clock().interval_s
     errors = laplace_errors(lattice.epsilon)
     folder = ReportFolder(out, shown="png")
-    folder.draw([("reports", draw_lattice(lattice))])
-    meaning = lattice_in_words(lattice, interval_s)
+    figure = new_figure(width_in=6.4, height_in=5.6)
+    bundle.plot(ax=figure.add_subplot())
+    folder.draw([("reports", figure)])
     page = Page(title, lead="A mechanism for a whole city: exact planar Laplace noise between coordinates.")
-    page.heading("What it means")
-    page.bullets(meaning)
-    folder.show(page, "reports", "How probable each cell is from the middle of the frame, and rings of equal odds.")
-    page.heading("What is promised")
-    for paragraph in bundle.guarantee.split("\n"):
-        page.paragraph(paragraph)
+    caption = (
+        "Where a report goes from the middle of the frame: the darker a cell, the more probable. From a location on a "
+        "ring, a report is at most that many times more or less probable than from the middle."
+    )
+    _add_promise(page, bundle.promise, draw=lambda: folder.show(page, "reports", caption))
     page.heading("What it is")
     side_km = plane.side * plane.unit_mm / 10**6
     page.table(
-        ("", ""),
+        ("what", "value"),
         [
-            ("frame, with its margin", f"{side_km:.1f} km × {side_km:.1f} km"),
-            ("from and to", plane.where),
-            *([] if roads is None else [("holds the roads in", Path(roads).name)]),
-            ("cells", f"{lattice.cells:,} of {lattice.cell_m:g} m"),
-            ("ε of a report", f"{lattice.epsilon:g} per km"),
-            ("at rest", lattice.facts()[2]),
-            ("one report every", f"{interval_s:g} s"),
-            ("a report is off by, mean", f"{errors.mean_km:.2f} km"),
-            ("median, 95 %", f"{errors.median_km:.2f} km, {errors.most_km:.2f} km"),
-            ("learned from", "nobody's trips"),
-            ("version", str(bundle.version)),
-            ("SHA-256", bundle.sha256),
+            ("covered area, margin included", f"{side_km:.1f} km × {side_km:.1f} km"),
+            ("its south-west and north-east corners", plane.where),
+            *([] if roads is None else [("roads inside the area, from the file", Path(roads).name)]),
+            ("cells that a report can name", f"{lattice.cells:,}, each {lattice.cell_m:g} m wide"),
+            ("ε of one report", f"{lattice.epsilon:g} per km"),
+            ("time between reports", f"{interval_s:g} s"),
+            ("last report is repeated", f"within {lattice.hold_m:g} m" if lattice.hold_m else "never"),
+            ("mean error of a report", f"{errors.mean_km:.2f} km"),
+            ("half of the reports are off by less than", f"{errors.median_km:.2f} km"),
+            ("95 % of the reports are off by less than", f"{errors.most_km:.2f} km"),
+            ("version of the bundle", str(bundle.version)),
+            ("SHA-256 of the bundle", bundle.sha256),
         ],
+        words=(0, 1),
     )
-    folder.write_json("report.json", {"title": title, "meaning": meaning, "guarantee": bundle.guarantee.split("\n")})
+    folder.write_json("report.json", {"title": title, "promise": bundle.promise.as_json()})
     return folder.write_page(page)
 
 
-def _zones_of_bundle(bundle: Bundle, record: BuildRecord, places: Places) -> Zones:
+def _zones_of_bundle(bundle: ZoneBundle, record: BuildRecord, places: Places) -> Zones:
     """Return the zones that the bundle has mechanisms for, numbered as in the record; places in none have −1."""
     number = {zone.zone: zone.number for zone in record.zones}
     zone: Indices = np.full(len(places), -1, np.int32)
@@ -360,9 +350,11 @@ def _loss_map(graph: RoadGraph, places: Places, zones: Zones, record: BuildRecor
         weight = np.array([zone.share for zone in here]) + 1e-12
         loss[number] = np.average([zone.loss for zone in here], weights=weight)
     inside = zones.zone >= 0
+    most = float(np.nanmax(loss))
+    least = min(float(np.nanmin(loss)), (1 - _NARROWEST_SCALE) * most)
     drawn = axes.scatter(
         places.lon[inside], places.lat[inside], c=loss[zones.zone[inside]], s=4 * dot_size(len(places)),
-        cmap="viridis_r", linewidths=0, zorder=3,
+        cmap="viridis_r", linewidths=0, zorder=3, vmin=least, vmax=most,
     )  # fmt: skip
     _number_zones(axes, places, zones)
     bar = figure.colorbar(drawn, ax=axes, shrink=0.6, pad=0.01)

@@ -28,6 +28,7 @@ from geoblanket.mobility.histories import HistoryCounts
 __all__ = [
     "MAX_SPEED_M_S",
     "Branches",
+    "FixedLengths",
     "Lengths",
     "Reach",
     "choose_branches",
@@ -86,11 +87,25 @@ class Reach:
 Lengths = Callable[[Indices, Indices], npt.ArrayLike]
 """How long the blanket is, 1 to Γ, for many pairs of the place at t and the place at t − 1."""
 
+
+@dataclass(frozen=True)
+class FixedLengths:
+    """The same length everywhere."""
+
+    order: int
+
+    def __call__(self, now: Indices, before: Indices) -> Ints:  # noqa: ARG002 - one signature for all
+        """Return the length for each pair of the place at t and the place at t − 1."""
+        return np.full(len(now), self.order)
+
+
 Branches = Callable[[tuple[int, ...]], Indices]
 """The earlier places that have rows of their own below the beginning of a history, the most important first."""
 
 _FIRST_SHARE: Final = 0.95
 """Of the rows, where some blanket is longer than 1, the share for places at t − 1: a row lowers the loss more there."""
+_MIN_COUNT: Final = 2
+"""How often a history must have been seen, to be told apart by places at t − 2 and before."""
 _NONE: Final[Indices] = np.empty(0, np.int32)
 
 
@@ -112,7 +127,6 @@ def choose_branches(
     largest: int,
     lengths: Lengths,
     max_rows: int,
-    min_count: int,
 ) -> Branches:
     """Choose the histories that have rows of their own.
 
@@ -128,21 +142,19 @@ def choose_branches(
         See `Lengths`.
     max_rows
         How many rows there may be; each place has one at least.
-    min_count
-        How often a history must have been seen, to be told apart by places at t − 2 and before.
     """
     levels = _levels(counts, largest)
     allowed = [np.ones(len(levels[0].count), bool)] if levels else []
     for lag, level in enumerate(levels[1:], start=2):
         longer = np.asarray(lengths(level.prefixes[:, 0], level.prefixes[:, 1])) >= lag
-        allowed.append(longer & (level.count >= min_count) & allowed[-1][level.parent])
+        allowed.append(longer & (level.count >= _MIN_COUNT) & allowed[-1][level.parent])
     deeper = any(ok.any() for ok in allowed[1:])
     nearest = _nearest(zone, reach, int(max_rows * _FIRST_SHARE) if deeper else max_rows) if largest else {}
     below: dict[tuple[int, ...], list[int]] = {}
     if deeper:
         with_row = {(now, before) for now, places in nearest.items() for before in places.tolist()}
         allowed[0] = np.array([tuple(prefix) in with_row for prefix in levels[0].prefixes.tolist()])
-        below = _frequent(levels, allowed, max(0, max_rows - len(with_row)), min_count)
+        below = _frequent(levels, allowed, max(0, max_rows - len(with_row)))
 
     def branches(prefix: tuple[int, ...]) -> Indices:
         return nearest[prefix[0]] if len(prefix) == 1 else np.array(below.get(prefix, _NONE), np.int32)
@@ -181,16 +193,14 @@ def _levels(counts: HistoryCounts, largest: int) -> list[_Level]:
     return levels
 
 
-def _frequent(
-    levels: list[_Level], allowed: list[Bools], more_rows: int, min_count: int
-) -> dict[tuple[int, ...], list[int]]:
+def _frequent(levels: list[_Level], allowed: list[Bools], more_rows: int) -> dict[tuple[int, ...], list[int]]:
     """Return the places at t − 2 and before with rows of their own, for at most `more_rows` rows more than before."""
     allowed = [allowed[0], *allowed[1:]]
     for lag in range(1, len(levels)):
         allowed[lag] = allowed[lag] & allowed[lag - 1][levels[lag].parent]
     seen = np.unique(np.concatenate([level.count[ok] for level, ok in zip(levels[1:], allowed[1:], strict=True)]))
     # Rows get fewer as the least count grows; beyond all counts there are none more.
-    steps = [min_count, *seen[seen > min_count].tolist(), int(seen.max(initial=min_count)) + 1]
+    steps = [_MIN_COUNT, *seen[seen > _MIN_COUNT].tolist(), int(seen.max(initial=_MIN_COUNT)) + 1]
     least = steps[bisect_left(steps, True, key=lambda count: _more_rows(levels, allowed, count) <= more_rows)]
     below: dict[tuple[int, ...], list[int]] = {}
     for level, ok in zip(levels[1:], allowed[1:], strict=True):

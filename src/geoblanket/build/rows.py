@@ -30,8 +30,7 @@ from geoblanket.build.row_tree import (
 from geoblanket.errors import ParameterError
 from geoblanket.loss.place_loss import PlaceLoss
 from geoblanket.mechanism.costs import weight_in_micro
-from geoblanket.mechanism.history_rule.history_table import HistoryTable
-from geoblanket.mechanism.history_rule.row_distances import row_distance_mm, whole_mm
+from geoblanket.mechanism.history_table import HistoryTable, row_distance_mm, whole_mm
 from geoblanket.mechanism.problem import Problem, kilometres
 from geoblanket.mobility.histories import LONGEST_PAST, Distributions, HistoryCounts, backed_off, near_places
 from geoblanket.roads.places import Places
@@ -67,12 +66,12 @@ class Context:
         """Return the context named `none`, `markov:1` (to `markov:3`), `blanket` or `full`, or a `Context` itself."""
         if isinstance(context, Context):
             return context
-        if context not in (named := {str(known): known for known in _CONTEXTS}):
+        if str(context) not in (named := {str(known): known for known in _CONTEXTS}):
             raise ParameterError(
                 f"The context must be none, markov:1 to markov:{LONGEST_PAST}, blanket or full. "
                 f"Got {str(context)[:20]!r} instead."
             )
-        return named[context]
+        return named[str(context)]
 
     def past(self, most: int) -> int:
         """Return how many earlier places it looks at, where histories have `most`."""
@@ -94,7 +93,6 @@ _CONTEXTS = (
 MAX_ROWS = 900
 """Rows of a zone, by default: more make the loss smaller, and the search longer."""
 
-_MIN_COUNT = 2
 _MOST_ROWS = 5_000
 _PSEUDO_COUNT = 0.1
 """Steps added to those seen at each place, so that no row has a prior of 0."""
@@ -204,7 +202,6 @@ def make_rows(
     lengths: Lengths | None = None,
     history_weights: Sequence[float] = DEFAULT_HISTORY_WEIGHTS,
     max_rows: int = MAX_ROWS,
-    min_count: int = _MIN_COUNT,
 ) -> ZoneRows:
     """Make the rows of a zone.
 
@@ -229,8 +226,6 @@ def make_rows(
         What earlier places count in distances, the latest first; `inf` for a past that is known.
     max_rows
         The most rows, except with the context "full"; never fewer than places.
-    min_count
-        How often a history must have been seen to be told apart from others by its places at t − 2 and before.
 
     Examples
     --------
@@ -247,7 +242,7 @@ def make_rows(
     """
     context = Context.of(context)
     zone = np.unique(np.asarray(zone, np.int32))
-    _check(places, zone, max_rows, min_count)
+    _check(places, zone, max_rows)
     largest = _largest(context, history_weights, counts)
     coordinates = places.coordinates_e7
     reach = Reach(coordinates, reach_m)
@@ -263,7 +258,6 @@ def make_rows(
             largest=largest,
             lengths=_lengths(context, lengths, largest),
             max_rows=max_rows,
-            min_count=min_count,
         )
     )
     listed = list_histories(zone, branches, largest=largest)
@@ -322,14 +316,12 @@ def rows_of_histories(
     )
 
 
-def _check(places: Places, zone: Indices, max_rows: int, min_count: int) -> None:
+def _check(places: Places, zone: Indices, max_rows: int) -> None:
     problems = []
     if not len(zone) or zone[0] < 0 or zone[-1] >= len(places):
         problems.append("the zone must have one place or more, all of them among the places")
     if max_rows < 1:
         problems.append(f"max_rows must be at least 1, got {max_rows}")
-    if min_count < 1:
-        problems.append(f"min_count must be at least 1, got {min_count}")
     if problems:
         raise ParameterError("Rows cannot be made: " + "; ".join(problems) + ".")
 

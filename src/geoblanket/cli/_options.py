@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -19,10 +20,9 @@ if TYPE_CHECKING:
     from geoblanket.release.fence import Fences
 
 __all__ = [
-    "Alpha", "Cluster", "FencesFile", "LargestBlanket", "LargestSample", "MaybeFile", "MaybeRoads", "MaybeWalks",
-    "Overwrite", "Picture", "PolicyFile", "Regions", "Resume", "Roads", "RoadsArgument", "Seed", "SmallestGroup",
-    "Spacing", "Test", "TimeZone", "Walks", "Workers", "check_folder", "check_outputs", "offer_resume", "read_fences",
-    "read_policy", "require", "warn_of_many_places",
+    "FencesFile", "MaybeRoads", "MaybeWalks", "Overwrite", "Picture", "PolicyFile", "Regions", "Resume", "Roads",
+    "Seed", "Spacing", "Walks", "check_folder", "check_outputs", "offer_resume", "read_fences", "read_policy",
+    "save_picture", "sealing", "warn_of_many_places",
 ]  # fmt: skip
 
 _ROADS = typer.Option(help="Roads, from `geoblanket roads import`.", show_default=False)
@@ -30,24 +30,13 @@ _WALKS = typer.Option(help="Walks on these roads, from `geoblanket match`.", sho
 Roads = Annotated[Path, _ROADS]
 Walks = Annotated[Path, _WALKS]
 MaybeRoads = Annotated[Path | None, _ROADS]
-"""For commands that can also do something without roads; see `require`."""
+"""For commands that can also do something without roads."""
 MaybeWalks = Annotated[Path | None, _WALKS]
-MaybeFile = Annotated[Path | None, typer.Option(metavar="FILE")]
-RoadsArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Roads, from `geoblanket roads import`.")]
 Picture = Annotated[
     Path | None, typer.Option("--picture", metavar="FILE", help="Also draw a picture (.png, .svg or .pdf).")
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace results that exist.")]
 Spacing = Annotated[float, typer.Option(help="Least distance between places, metres; 0 takes every road node.")]
-TimeZone = Annotated[
-    str, typer.Option(metavar="NAME", help="IANA name of the time zone of the hours, such as Europe/Lisbon.")
-]
-Workers = Annotated[
-    int | None, typer.Option(help="Number of processes; it does not change the result.", show_default="all cores")
-]
-Cluster = Annotated[
-    str | None, typer.Option(metavar="ADDRESS", help="Run on a Dask cluster: the address of its scheduler.")
-]
 FencesFile = Annotated[
     Path | None,
     typer.Option(
@@ -56,7 +45,6 @@ FencesFile = Annotated[
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue an interrupted run with the same inputs and options.")]
 
-# Options of tests of blankets.
 Regions = Annotated[
     str | None,
     typer.Option(
@@ -66,11 +54,6 @@ Regions = Annotated[
         show_default="4 × 4 cells over the bounding box of the roads",
     ),
 ]
-LargestBlanket = Annotated[int, typer.Option(min=1, max=20, help="The largest blanket to test.")]
-Alpha = Annotated[float, typer.Option(help="Significance level: reject a hypothesis if p is at most this.")]
-Test = Annotated[str, typer.Option(help="The test: analytic, or scetbon (the paper's, slow).")]
-SmallestGroup = Annotated[int, typer.Option(min=1, help="Groups with fewer samples are not tested.")]
-LargestSample = Annotated[int, typer.Option(min=1, help="Larger groups are sampled down to this size.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the random draws.")]
 
 PolicyFile = Annotated[
@@ -89,19 +72,19 @@ _SPACINGS_M: Final = (250, 500, 1000)
 """What is advised, the first that leaves few enough."""
 
 
-def require(**options: Path | None) -> tuple[Path, ...]:
-    """Return the values of options that must be given; say at once which of them are not."""
-    missing = [f"--{name}" for name, value in options.items() if value is None]
-    if missing:
-        raise typer.BadParameter(f"{', '.join(missing)} must be given.")
-    return tuple(value for value in options.values() if value is not None)
-
-
 def read_fences(file: Path | None) -> Fences:
     """Return the fences in a file; none without one."""
     from geoblanket.release.fence import NO_FENCES, read_fences
 
     return NO_FENCES if file is None else read_fences(file)
+
+
+def sealing() -> dict[str, Any]:
+    """Return what seals the ledgers of this machine, if not its own key and a counter beside each; see `ledger`."""
+    from geoblanket.release.device_key import read_key_file
+
+    key, counter = (os.environ.get(name) for name in ("GEOBLANKET_LEDGER_KEY", "GEOBLANKET_LEDGER_COUNTER"))
+    return {"device_key": read_key_file(Path(key)) if key else None, "counter": Path(counter) if counter else None}
 
 
 def check_outputs(*files: Path | None, picture: Path | None = None, overwrite: bool) -> None:
@@ -122,6 +105,14 @@ def check_folder(folder: Path | None, *results: str, overwrite: bool) -> None:
     found = next((name for name in results if folder is not None and (folder / name).exists()), None)
     if found is not None and not overwrite:
         raise OutputError(f"{folder}: has results ({found}). Give another folder, or add --overwrite to replace it.")
+
+
+def save_picture(figure: Any, file: Path, *, private: bool = False) -> None:
+    """Save a figure, and say where; a private one shows true places."""
+    from geoblanket._picture import save_figure
+
+    save_figure(figure, file, private=private)
+    say(f"Picture written to {file}.")
 
 
 @contextmanager

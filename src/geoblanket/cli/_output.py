@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+
+from geoblanket.cli._settings import parameter_docs
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -21,8 +25,10 @@ __all__ = [
     "JsonOption",
     "ProgressLines",
     "duration",
+    "figure",
     "in_background",
     "print_json",
+    "print_result",
     "print_table",
     "progress_bars",
     "say",
@@ -31,6 +37,18 @@ __all__ = [
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 """The option that every command with a result takes."""
 
+
+_LONGEST_LABEL: Final = 45
+_UNITS: Final = {
+    "_per_km": "per km", "_m_s": "m/s", "_kmh": "km/h", "_km": "km", "_m": "m", "_s": "s", "_mb": "MB",
+    "bytes": "bytes",
+}  # fmt: skip
+"""What the ends of keys mean."""
+_COSTS: Final = ("epsilon", "budget", "spent")
+"""Starts of keys whose figures are ε per kilometre."""
+_HASH: Final = re.compile("[0-9a-f]{64}")
+_SHARES: Final = ("share", "gap", "gain", "gain_low", "gain_high", "within_radius")
+"""Ends of keys whose figures are shares, shown in per cent."""
 
 _WHOLE_RUN_S = 30 * 86_400.0
 """The time left is told from the speed since the start: tasks may take minutes each, and Rich forgets after 30 s."""
@@ -53,6 +71,88 @@ def print_json(result: Mapping[str, Any]) -> None:
     typer.echo(json.dumps(result, indent=2, allow_nan=False))
 
 
+def print_result(
+    title: str, result: Any, *, json: bool, without: Collection[str] = (), more: Mapping[str, Any] | None = None
+) -> None:
+    """Print a result (stdout): one JSON object for a script, or the same figures as a table for a person.
+
+    Parameters
+    ----------
+    title
+        The title of the table.
+    result
+        A mapping, or a dataclass. A table names each figure as its class describes it, or else by its key; the unit
+        is the end of the key.
+    json
+        Whether a script asks.
+    without
+        Keys that the table leaves out.
+    more
+        Further figures.
+    """
+    facts = {**_as_json(result), **(more or {})}
+    if json:
+        print_json(facts)
+        return
+    docs = {} if isinstance(result, Mapping) else parameter_docs(type(result))
+    uses = Counter(docs.values())
+    docs = {
+        name: text for name, text in docs.items() if uses[text] == 1
+    }  # a text about several would not tell them apart
+    print_table(title, _rows({key: value for key, value in facts.items() if key not in without}, docs))
+
+
+def _as_json(result: Any) -> Mapping[str, Any]:
+    if isinstance(result, Mapping):
+        return result
+    method = next((name for name in ("as_dict", "as_json", "to_json") if hasattr(result, name)), None)
+    return asdict(result) if method is None else getattr(result, method)()
+
+
+def _rows(
+    facts: Mapping[str, Any], docs: Mapping[str, str], indent: str = "", unit_above: str = ""
+) -> Iterator[tuple[str, str]]:
+    """Yield a row for each figure, and below a mapping one for each of its figures that is not zero."""
+    for key, value in facts.items():
+        name, unit = _name_and_unit(key)
+        label = re.split(r"[.:;,(]", docs.get(key, ""))[0]
+        label = indent + (label[0].lower() + label[1:] if 0 < len(label) <= _LONGEST_LABEL else name)
+        if isinstance(value, Mapping):
+            counts = {name: count for name, count in value.items() if count != 0}
+            yield label, "" if counts else "none"
+            yield from _rows(counts, {}, indent + "  ", unit)
+        else:
+            yield label, figure(value, unit or unit_above)
+
+
+def _name_and_unit(key: str) -> tuple[str, str]:
+    if key.endswith(_SHARES):
+        return key.replace("_", " "), "%"
+    for ending, unit in _UNITS.items():
+        if key.endswith(ending):
+            return key.removesuffix(ending).replace("_", " ") or "size", unit
+    return key.replace("_", " "), "per km" if key.startswith(_COSTS) else ""
+
+
+def figure(value: Any, unit: str = "") -> str:
+    """Return a value as a table shows it, with its unit."""
+    if value is None:
+        return "–"
+    if isinstance(value, list | tuple):
+        return " · ".join(figure(each, unit) for each in value) or "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float) and unit == "%":
+        return f"{value:.1%}"
+    if isinstance(value, float):
+        value = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    elif isinstance(value, int):
+        value = f"{value:,}"
+    elif _HASH.fullmatch(str(value)):
+        value = f"{value[:16]}…"
+    return f"{value} {unit}".rstrip()
+
+
 def print_table(title: str, rows: Iterable[tuple[str, ...]], *, header: tuple[str, ...] | None = None) -> None:
     """Print a result for a person (stdout): the first column to the left, the others to the right."""
     from rich import box
@@ -73,7 +173,7 @@ def print_table(title: str, rows: Iterable[tuple[str, ...]], *, header: tuple[st
         table.add_column(name, justify="left" if position == 0 else "right")
     for row in rows:
         table.add_row(*row)
-    Console().print(table)
+    Console(markup=False).print(table)  # names of files and zones are printed as they are
 
 
 @contextmanager

@@ -2,43 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from geoblanket.cli import _options as options
-from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
+from geoblanket.cli._output import JsonOption, figure, print_result, print_table, progress_bars, say
+from geoblanket.cli._settings import Settings
 
 if TYPE_CHECKING:
     from geoblanket.blanket.discovery import Discovery
-    from geoblanket.blanket.predictor import Predictor
-    from geoblanket.blanket.training import ModelEvaluation, TrainResult
+    from geoblanket.blanket.training import TrainResult
 
-__all__ = ["app"]
+__all__ = ["blanket_app"]
 
-app = typer.Typer(
+blanket_app = typer.Typer(
     help="Find Markov blankets: how much of a vehicle's past its next place depends on.", no_args_is_help=True
 )
 
 
+_DISCOVER = Settings(
+    "geoblanket.blanket.discovery:DiscoveryOptions",
+    "geoblanket.blanket.discovery:discover",
+    without=("by", "regions", "options", "out", "resume"),
+)
+_TRAIN = Settings(
+    "geoblanket.blanket.training:train",
+    "geoblanket.blanket.models:NetworkOptions",
+    without=("about", "network", "hidden"),
+)
+_STUDY = Settings(
+    "geoblanket.blanket.discovery:DiscoveryOptions",
+    "geoblanket.lab.study.running:StudyOptions",
+    "geoblanket.lab.study.running:run_study",
+    "geoblanket.lab.study.report:write_report",
+    without=("by", "regions", "stop_early", "block", "discovery", "options", "overwrite", "roads"),
+)
+
 _ENOUGH_GROUPS = 20
-_MEASURES = {
-    "bce": "BCE",
-    "accuracy": "accuracy",
-    "precision": "precision",
-    "recall": "recall",
-    "f1": "F1",
-    "negative_precision": "neg. precision",
-    "negative_recall": "neg. recall",
-    "negative_f1": "neg. F1",
-    "calibration_error": "ECE, 10 bins",
-}
 
 
-@app.command()
+@blanket_app.command()
 def discover(
     *,
     walks: options.Walks,
@@ -53,22 +60,7 @@ def discover(
         ),
     ] = ["hour,speed,region"],  # noqa: B006 - Typer reads it, and nothing changes it
     regions: options.Regions = None,
-    time_zone: options.TimeZone = "UTC",
-    largest: options.LargestBlanket = 5,
-    alpha: options.Alpha = 0.05,
-    test: options.Test = "analytic",
-    all_orders: Annotated[
-        bool, typer.Option("--all-orders", help="Test every order, also above one that was not rejected.")
-    ] = False,
-    block: Annotated[
-        bool,
-        typer.Option("--block", help="Test against all older locations jointly, which finds memory that skips a lag."),
-    ] = False,
-    smallest_group: options.SmallestGroup = 200,
-    largest_sample: options.LargestSample = 2000,
-    seed: options.Seed = 0,
-    workers: options.Workers = None,
-    cluster: options.Cluster = None,
+    set_: Annotated[list[str] | None, _DISCOVER.option] = None,
     resume: options.Resume = False,
     overwrite: options.Overwrite = False,
     json: JsonOption = False,
@@ -84,6 +76,7 @@ def discover(
     from geoblanket.blanket.discovery import DiscoveryOptions
     from geoblanket.blanket.discovery import discover as discover_blankets
 
+    settings = _DISCOVER.read(set_)
     unfinished = unfinished_path(out)
     options.check_outputs(out, overwrite=overwrite or (resume and unfinished.exists()))
     with options.offer_resume(unfinished), progress_bars() as progress:
@@ -91,79 +84,22 @@ def discover(
             walks,
             roads,
             DiscoveryOptions(
-                by=[_features(grouping) for grouping in by],
-                regions=regions,
-                time_zone=time_zone,
-                largest=largest,
-                alpha=alpha,
-                test=test,
-                stop_early=not all_orders,
-                block=block,
-                smallest_group=smallest_group,
-                largest_sample=largest_sample,
-                seed=seed,
+                by=[_features(grouping) for grouping in by], regions=regions, **settings.of(DiscoveryOptions)
             ),
-            workers=workers,
-            cluster=cluster,
             out=out,
             resume=resume,
             progress=progress,
+            **settings.of(discover_blankets),
         )
-    facts = _discovery_facts(discovery)
-    if json:
-        print_json(facts)
-    else:
-        _print_discovery(facts)
+    kept = ("time_zone", "interval_s", "largest", "alpha", "test", "seed", "regions", "counts", "outside")
+    facts = {"groupings": discovery.summary(), **{key: discovery.about[key] for key in kept}}
+    print_result("Markov blankets", facts, json=json, without=("regions",))
     _say_about_samples(discovery, regions)
     say(f"Findings written to {out}.")
 
 
 def _features(text: str) -> list[str]:
     return [] if text == "all" else [name.strip() for name in text.split(",")]
-
-
-def _discovery_facts(discovery: Discovery) -> dict[str, Any]:
-    kept = ("time_zone", "interval_s", "largest", "alpha", "test", "seed", "regions", "counts", "outside")
-    return {"groupings": discovery.summary(), **{key: discovery.about[key] for key in kept}}
-
-
-def _print_discovery(facts: dict[str, Any]) -> None:
-    counts = facts["counts"]
-    print_table(
-        "Samples",
-        [
-            ("walks", f"{counts['walks']:,}"),
-            ("  left out: repeat another one", f"{counts['repeated_walks']:,}"),
-            ("steps", f"{counts['steps']:,}"),
-            ("vehicles", f"{counts['vehicles']:,}"),
-            *((f"outside all groups by {by}", f"{number:,}") for by, number in facts["outside"].items()),
-            ("hours in the time zone", facts["time_zone"]),
-        ],
-    )
-    for by, count in facts["groupings"].items():
-        sizes = [
-            (
-                f"blanket of {size}" + (" or more" if int(size) == facts["largest"] else ""),
-                f"{number:,}",
-                f"{number / count['tested']:.1%}",
-            )
-            for size, number in count["sizes"].items()
-        ]
-        print_table(
-            f"Groups by {by}",
-            [
-                ("groups", f"{count['groups']:,}", ""),
-                ("  empty", f"{count['empty']:,}", ""),
-                ("  too few samples", f"{count['too_few']:,}", ""),
-                ("  hardly any movement", f"{count['constant']:,}", ""),
-                ("  not resolved", f"{count['unresolved']:,}", ""),
-                ("  tested", f"{count['tested']:,}", ""),
-                ("tests", f"{count['tests']:,}", ""),
-                *sizes,
-                ("  lower bounds only", f"{count['capped']:,}", ""),
-                ("    because the next order was not resolved", f"{count['unresolved_later']:,}", ""),
-            ],
-        )
 
 
 def _say_about_samples(discovery: Discovery, regions: str | None) -> None:
@@ -180,31 +116,14 @@ def _say_about_samples(discovery: Discovery, regions: str | None) -> None:
         say("No group has enough samples to be tested. Group by fewer features, or bring more walks.")
 
 
-@app.command()
+@blanket_app.command()
 def train(
     *,
     findings: Annotated[
         Path, typer.Option(metavar="FILE", help="Findings, from `geoblanket blanket discover`.", show_default=False)
     ],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The predictor to write.", show_default=False)],
-    by: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FEATURE+...",
-            help="Which grouping to use if the findings have several, for example hour+speed.",
-            show_default="the one with the most features",
-        ),
-    ] = None,
-    tested_only: Annotated[
-        bool, typer.Option("--tested-only", help="Train on decisions of tests only, not on imputed ones.")
-    ] = False,
-    learning_rate: Annotated[float, typer.Option(help="Learning rate of Adam. The paper's is 1e-5.")] = 1e-3,
-    patience: Annotated[
-        int,
-        typer.Option(min=1, help="Stop after this many epochs without a smaller validation loss. The paper's is 400."),
-    ] = 50,
-    most_epochs: Annotated[int, typer.Option(min=1, help="The most epochs.")] = 20_000,
-    seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the split of the groups.")] = 0,
+    set_: Annotated[list[str] | None, _TRAIN.option] = None,
     overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
@@ -212,31 +131,26 @@ def train(
 
     Of the groups of the findings, 60 % are for training, 20 % for early stopping and 20 % for testing.
     """
-    from geoblanket.blanket.predictor_file import save_predictor
+    from geoblanket.blanket.models import NetworkOptions
+    from geoblanket.blanket.predictor import save_predictor
     from geoblanket.blanket.training import train as train_predictor
 
+    settings = _TRAIN.read(set_)
     options.check_outputs(out, overwrite=overwrite)
     with progress_bars() as progress:
-        result = train_predictor(
-            findings,
-            by=by,
-            labels="tested" if tested_only else "all",
-            learning_rate=learning_rate,
-            patience=patience,
-            most_epochs=most_epochs,
-            seed=seed,
-            progress=progress,
-        )
+        network = NetworkOptions(**settings.of(NetworkOptions))
+        result = train_predictor(findings, network=network, progress=progress, **settings.of(train_predictor))
     save_predictor(result.predictor, out)
-    if json:
-        print_json(_training_facts(result))
-    else:
-        _print_training(result)
+    facts = _training_facts(result)
+    print_result("Training", facts, json=json, without=("evaluations", "training"))
+    if not json:
+        for judged in ("tested", "all") if result.hypotheses["imputed"] else ("tested",):
+            _print_scores(result, judged)
     _say_worth(result)
     say(f"Predictor written to {out}.")
 
 
-@app.command()
+@blanket_app.command()
 def predict(
     model: Annotated[
         Path, typer.Argument(metavar="MODEL", help="A predictor, from `geoblanket blanket train`.", show_default=False)
@@ -251,49 +165,23 @@ def predict(
     region: Annotated[
         int | None, typer.Option(help="Number of the region; an unknown one counts as the mean of all.")
     ] = None,
-    table: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the lengths for the whole grid instead (CSV).")
-    ] = None,
-    overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
-    """Predict the length of the blanket from hour, speed and region, or write the whole table."""
-    from geoblanket.blanket.predictor_file import load_predictor
+    """Predict the length of the blanket from hour, speed and region."""
+    from geoblanket.blanket.predictor import load_predictor
 
-    options.check_outputs(table, overwrite=overwrite)
     predictor = load_predictor(model)
-    if table is not None:
-        _write_grid(predictor, table)
-        say(f"Table of {predictor.table.size:,} cells written to {table}.")
-        return
     length = predictor.length(hour=hour, speed_mph=speed_mph, region=region)
     probability = predictor.probabilities(hour=hour, speed_mph=speed_mph, region=region).tolist()
-    if json:
-        print_json({
-            "length": length,
-            "fail_to_reject": {str(m): p for m, p in enumerate(probability, start=1)},
-            **asdict(predictor.origin),
-            "training": predictor.origin.training.as_json(),
-        })  # fmt: skip
-    else:
-        print_table(
-            f"Blanket of {length}",
-            [(f"m = {m}", f"{p:.4f}", "fail to reject" if p > 0.5 else "reject") for m, p in enumerate(probability, 1)],
-            header=("hypothesis", "P(fail to reject)", "prediction"),
-        )
+    facts = {
+        "length": length,
+        "fail_to_reject": {str(m): p for m, p in enumerate(probability, start=1)},
+        **asdict(predictor.origin),
+        "training": predictor.origin.training.as_json(),
+    }
+    print_result(f"Blanket of {length}", facts, json=json, without=("training",))
     if predictor.encoding.regions and region not in predictor.encoding.regions:
         say("The predictor does not know this region; it took the mean of those it knows.")
-
-
-def _write_grid(predictor: Predictor, path: Path) -> None:
-    import csv
-
-    from geoblanket._files import atomic_output
-
-    with atomic_output(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["hour", "speed_mph", "region", "length"])
-        writer.writerows(predictor.grid())
 
 
 def _training_facts(result: TrainResult) -> dict[str, Any]:
@@ -317,55 +205,16 @@ def _named(counts: Mapping[int, int]) -> dict[str, int]:
     return {str(length): count for length, count in counts.items()}
 
 
-def _print_training(result: TrainResult) -> None:
-    groups, hypotheses = result.groups, result.hypotheses
+def _print_scores(result: TrainResult, judged: Literal["all", "tested"]) -> None:
+    labels = "tested labels" if judged == "tested" else "tested and imputed labels"
+    scores = [evaluation.scores[judged] for evaluation in result.evaluations]
+    measures = [(field.name, [getattr(score, field.name) for score in scores]) for field in fields(scores[0])]
+    measures.append(("right_length", [evaluation.right_length for evaluation in result.evaluations]))
     print_table(
-        "Training",
-        [
-            ("groups for training, early stopping, testing", " / ".join(f"{count:,}" for count in groups.values())),
-            ("hypotheses tested", f"{hypotheses['tested']:,}"),
-            ("hypotheses imputed as not rejected", f"{hypotheses['imputed']:,}"),
-            ("hypotheses without a decision, left out", f"{hypotheses['undecided']:,}"),
-            ("epochs (best)", f"{result.epochs:,} ({result.best_epoch:,})"),
-        ],
+        f"Models, on {labels} of held-out groups",
+        [(name.replace("_", " "), *map(figure, values)) for name, values in measures],
+        header=("trained on", *(f"{each.model}\n{each.trained_on}" for each in result.evaluations)),
     )
-    if hypotheses["imputed"]:
-        _print_scores("On tested labels of held-out groups", result.evaluations, "tested")
-        _print_scores("On tested and imputed labels of held-out groups", result.evaluations, "all")
-    else:
-        _print_scores(
-            "On held-out groups",
-            [evaluation for evaluation in result.evaluations if evaluation.trained_on == "all"],
-            "all",
-        )
-    _print_lengths(result)
-
-
-def _print_scores(title: str, evaluations: Sequence[ModelEvaluation], judged: Literal["all", "tested"]) -> None:
-    scores = [evaluation.scores[judged] for evaluation in evaluations]
-    rows = [(label, *(_number(getattr(score, name)) for score in scores)) for name, label in _MEASURES.items()]
-    print_table(
-        f"{title}: {scores[0].n:,}, {scores[0].kept:.1%} of them “fail to reject”",
-        [*rows, ("right length", *(_number(evaluation.right_length) for evaluation in evaluations))],
-        header=("trained on", *(f"{evaluation.model}\n{evaluation.trained_on}" for evaluation in evaluations)),
-    )
-
-
-def _print_lengths(result: TrainResult) -> None:
-    columns = (result.length_by_cell, result.length_by_sample, result.found_by_sample)
-    lengths = sorted(set().union(*columns))
-    print_table(
-        "Lengths of blankets",
-        [
-            (f"{length}", *(f"{counts.get(length, 0) / max(sum(counts.values()), 1):.1%}" for counts in columns))
-            for length in lengths
-        ],
-        header=("length", "cells of the grid", "samples", "samples, as discovered"),
-    )
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4f}"
 
 
 def _say_worth(result: TrainResult) -> None:
@@ -383,38 +232,15 @@ def _say_worth(result: TrainResult) -> None:
         say(f"The network is no better than m alone ({gain}): hour, speed and region tell nothing more here.")
 
 
-@app.command()
+@blanket_app.command()
 def study(
     *,
     walks: options.Walks,
     roads: options.Roads,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder to write.", show_default=False)],
-    traces: Annotated[
-        Path | None,
-        typer.Option(help="Traces, to measure the density of points.", show_default="the density of the walks' steps"),
-    ] = None,
     regions: options.Regions = None,
-    paper: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CITY",
-            help="Compare with a city of the paper: rome or porto.",
-            show_default="that of the regions, if any",
-        ),
-    ] = None,
-    title: Annotated[str, typer.Option(help="Title of the report.")] = "Markov blankets",
-    time_zone: options.TimeZone = "UTC",
-    largest: options.LargestBlanket = 5,
-    alpha: options.Alpha = 0.05,
-    test: options.Test = "analytic",
-    smallest_group: options.SmallestGroup = 200,
-    largest_sample: options.LargestSample = 2000,
-    permutations: Annotated[int, typer.Option(min=19, help="Permutations of each classifier test.")] = 199,
-    seed: options.Seed = 0,
-    workers: options.Workers = None,
-    cluster: options.Cluster = None,
+    set_: Annotated[list[str] | None, _STUDY.option] = None,
     overwrite: options.Overwrite = False,
-    json: JsonOption = False,
 ) -> None:
     """Study how blankets depend on speed, place and hour: figures, tables and a report.
 
@@ -423,48 +249,30 @@ def study(
     """
     from geoblanket.blanket.discovery import DiscoveryOptions
     from geoblanket.errors import ParameterError
-    from geoblanket.study.blankets.report import write_report
-    from geoblanket.study.blankets.running import run_study
-    from geoblanket.study.paper import PAPER
+    from geoblanket.lab.study.paper import PAPER
+    from geoblanket.lab.study.report import write_report
+    from geoblanket.lab.study.running import StudyOptions, run_study
 
-    if paper is not None and paper not in PAPER:
-        raise ParameterError(f"The paper's cities are {', '.join(PAPER)}. Got '{paper}' instead.")
+    settings = _STUDY.read(set_)
+    settings.setdefault("paper", regions if regions in PAPER else None)
+    if settings["paper"] not in (None, *PAPER):
+        raise ParameterError(f"The paper's cities are {', '.join(PAPER)}. Got '{settings['paper']}' instead.")
     options.check_folder(out, "report.html", overwrite=overwrite)
+    choice = DiscoveryOptions(regions=regions, **settings.of(DiscoveryOptions))
     with progress_bars() as progress:
         result = run_study(
             walks,
             roads,
             out,
-            DiscoveryOptions(
-                regions=regions,
-                time_zone=time_zone,
-                largest=largest,
-                alpha=alpha,
-                test=test,
-                smallest_group=smallest_group,
-                largest_sample=largest_sample,
-                seed=seed,
-            ),
-            traces=traces,
-            permutations=permutations,
-            workers=workers,
-            cluster=cluster,
+            StudyOptions(choice, **settings.of(StudyOptions)),
             overwrite=overwrite,
             progress=progress,
+            **settings.of(run_study),
         )
         summary = write_report(
-            result,
-            out,
-            roads=roads,
-            regions=regions,
-            paper=paper or (regions if regions in PAPER else None),
-            title=title,
-            progress=progress,
+            result, out, roads=roads, regions=regions, progress=progress, **settings.of(write_report)
         )
-    if json:
-        print_json(summary)
-    else:
-        print_table("The paper's claims", [(claim["topic"], claim["verdict"]) for claim in summary["claims"]])
-        for sentence in summary["summary"]:
-            typer.echo(f"- {sentence}")
-    say(f"Report written to {out / 'report.html'}.")
+    print_table("The paper's claims", [(claim["topic"], claim["verdict"]) for claim in summary["claims"]])
+    for sentence in summary["summary"]:
+        typer.echo(f"- {sentence}")
+    say(f"Report written to {out / 'report.html'}, its figures as JSON to {out / 'study.json'}.")

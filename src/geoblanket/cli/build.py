@@ -1,48 +1,42 @@
-"""`geoblanket build`: from roads and walks to a bundle of verified mechanisms."""
+"""`geoblanket build` and `lattice`: bundles of verified mechanisms, for zones from walks or for a city from a map."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer.core import TyperCommand, TyperOption
 
 from geoblanket.cli import _options as options
-from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
+from geoblanket.cli._output import JsonOption, figure, print_json, print_result, print_table, progress_bars, say
+from geoblanket.cli._settings import Settings
 from geoblanket.errors import ParameterError
 
 if TYPE_CHECKING:
-    from geoblanket.build.measures import Measured
-    from geoblanket.build.record import BuildRecord, ZoneRecord
+    from geoblanket.build.record import BuildRecord
+    from geoblanket.mechanism.bundle.storage import LatticeBundle
 
-__all__ = ["ConfiguredCommand", "build"]
+__all__ = ["NOT_IN_TABLE", "build", "lattice", "lattice_facts"]
 
 _MAX_ZONES_SHOWN = 40
+_RADIUS_KM = 15.0
+NOT_IN_TABLE = ("area", "meaning", "guarantee")
+"""Facts of a lattice that are for scripts, or told in sentences."""
 _DRAWN_WALKS = "walks.parquet"
-
-
-class ConfiguredCommand(TyperCommand):
-    """Takes help and defaults of its options from `BuildConfig`, which is imported only when they are needed."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        """Return the options, described."""
-        from geoblanket.build.config import BuildConfig, as_toml
-
-        for option in self.params:
-            field = BuildConfig.model_fields.get(option.name or "")
-            if isinstance(option, TyperOption) and field is not None:
-                option.help = field.description
-                if field.default is not None and not field.is_required():
-                    option.show_default = as_toml(field.default).strip('"[]').replace(" ", "")
-        return super().get_params(ctx)
+_BUILD = Settings(
+    "geoblanket.build.config:BuildConfig",
+    "geoblanket.build.building:build_bundle",
+    without=("resume",),
+    example="geoblanket.build.config:example_config",
+)
 
 
 def build(
     *,
-    roads: options.MaybeRoads = None,
+    roads: options.Roads,
     walks: options.MaybeWalks = None,
     model: Annotated[
         Path | None,
@@ -52,42 +46,16 @@ def build(
             show_default=False,
         ),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="FILE", help="The bundle to write.", show_default=False)
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The bundle to write.", show_default=False)],
+    epsilon: Annotated[
+        float | None,
+        typer.Option(help="ε per kilometre: smaller is more private. Choose it here or in the configuration."),
     ] = None,
     config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Parameters, as TOML; flags override them.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Settings, as TOML. To begin one: geoblanket build --set help > FILE"),
     ] = None,
-    init: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a file with all parameters, explained, and exit.")
-    ] = None,
-    epsilon: float | None = None,
-    eta_km: float | None = None,
-    history_weights: Annotated[str | None, typer.Option(metavar="W,...")] = None,
-    context: str | None = None,
-    predictor: options.MaybeFile = None,
-    findings: options.MaybeFile = None,
-    order: int | None = None,
-    refine: int | None = None,
-    loss: str | None = None,
-    gap: float | None = None,
-    time_limit_s: float | None = None,
-    zones: options.MaybeFile = None,
-    max_places: int | None = None,
-    max_rows: int | None = None,
-    regimes: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME=HOURS;...",
-            help="Hours that have mechanisms of their own, such as day=6-21;night=22-23,0-5.",
-            show_default="one for all hours",
-        ),
-    ] = None,
-    time_zone: Annotated[str | None, typer.Option(metavar="NAME")] = None,
-    compare: Annotated[bool | None, typer.Option("--compare")] = None,
-    version: Annotated[int | None, typer.Option("--bundle-version")] = None,
-    workers: options.Workers = None,
-    cluster: options.Cluster = None,
+    set_: Annotated[list[str] | None, _BUILD.option] = None,
     resume: options.Resume = False,
     report: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Also write a report: a page with figures, and the record.")
@@ -99,50 +67,18 @@ def build(
 
     Finished zones are kept beside the output; an interrupted build continues with --resume.
     """
-    from geoblanket.build.config import example_config, read_config
+    from geoblanket.build.config import BuildConfig, read_config
 
-    if init is not None:
-        from geoblanket._files import atomic_output
-
-        options.check_outputs(init, overwrite=overwrite)
-        with atomic_output(init) as temporary:
-            temporary.write_text(example_config(), encoding="utf-8")
-        say(f"Written to {init}.")
-        return
-    if walks is None and model is not None:
-        roads, out = options.require(roads=roads, out=out)
-    else:
-        roads, walks, out = options.require(**{"roads": roads, "walks or --model": walks, "out": out})
-        if model is not None:
-            raise ParameterError("--walks and --model contradict each other. Give one of them.")
-    parameters = read_config(
-        config,
-        epsilon=epsilon,
-        eta_km=eta_km,
-        history_weights=None if history_weights is None else _numbers(history_weights),
-        context=context,
-        predictor=predictor,
-        findings=findings,
-        order=order,
-        refine=refine,
-        loss=loss,
-        gap=gap,
-        time_limit_s=time_limit_s,
-        zones=zones,
-        max_places=max_places,
-        max_rows=max_rows,
-        hours=None if regimes is None else _hours(regimes),
-        time_zone=time_zone,
-        compare=compare,
-        version=version,
-    )
+    if (walks is None) == (model is None):
+        raise ParameterError("Give either --walks or --model.")
+    settings = _BUILD.read(set_)
+    parameters = read_config(config, epsilon=epsilon, **settings.of(BuildConfig))
     from geoblanket._unfinished import unfinished_path
     from geoblanket.build.building import build_bundle
     from geoblanket.build.inputs import training_of_build
     from geoblanket.build.record import record_path
-    from geoblanket.build.report_words import learned_in_words
-    from geoblanket.mechanism.bundle.file import next_version
-    from geoblanket.mechanism.meaning import odds_in_words
+    from geoblanket.mechanism.bundle.storage import next_version
+    from geoblanket.mechanism.promise import learned_in_words, odds_in_words
     from geoblanket.mobility.walks import scan_walks
 
     unfinished = unfinished_path(out)
@@ -152,21 +88,21 @@ def build(
     next_version(out, parameters.version)  # a wrong one is refused before the work begins
     say(odds_in_words(parameters.epsilon, between="history"))
     say(
-        "Every report also discloses the zone that the vehicle is in. For a whole city with no zone disclosed, see "
-        "`geoblanket lattice`."
+        "Every report also discloses the zone that the vehicle is in. `geoblanket lattice` covers a whole city and "
+        "discloses no zone."
     )
     with (
         options.offer_resume(unfinished),
         nullcontext(walks) if walks is not None else _drawn_walks(str(model), roads, out) as used,
     ):
         training, why = training_of_build(used, parameters)
-        say(learned_in_words(training))
+        say(learned_in_words(training)[0])
         if why is not None:
             say(why)
         options.warn_of_many_places(roads, scan_walks(used)[1]["spacing_m"])
         with progress_bars() as progress:
             record = build_bundle(
-                roads, used, out, config=parameters, workers=workers, cluster=cluster, resume=resume, progress=progress
+                roads, used, out, config=parameters, resume=resume, progress=progress, **settings.of(build_bundle)
             )
     if json:
         print_json({**record.as_dict(), "blanket": record.blanket})
@@ -203,98 +139,138 @@ def _drawn_walks(model: str, roads: Path, out: Path) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _numbers(text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise ParameterError("--history-weights must be numbers with commas between them, such as 1,0.5.") from None
-
-
-def _hours(text: str) -> dict[str, tuple[int, ...]]:
-    result: dict[str, tuple[int, ...]] = {}
-    try:
-        for regime in text.split(";"):
-            name, _, spans = regime.partition("=")
-            ends = [[int(end) for end in span.split("-")] for span in spans.split(",")]
-            result[name.strip()] = tuple(hour for span in ends for hour in range(span[0], span[-1] + 1))
-    except ValueError:
-        raise ParameterError("--regimes must be names with hours, such as day=6-21;night=22-23,0-5.") from None
-    return result
-
-
 def _print_record(record: BuildRecord) -> None:
-    from geoblanket.build.report_words import about_drawn_walks
-
-    totals, unit = record.totals, record.unit
-    rows = [
-        ("blanket", record.blanket),
-        ("mechanisms (zones × regimes)", f"{totals.mechanisms:,}"),
-        ("rows", f"{totals.rows:,}"),
-        ("  variables, and without reduction", f"{totals.variables:,}, {totals.variables_before:,}"),
-        ("  constraints, and without reduction", f"{totals.constraints:,}, {totals.constraints_before:.3g}"),
-        (f"expected loss ({record.loss}), in design", f"{totals.loss:.4g} {unit}"),
-        ("  proven to be at most above the optimum", f"{totals.gap:.2%}"),
-        ("  the worst of a zone and regime", f"{totals.largest_gap:.2%}"),
-        ("  on walks held out", _measured(totals.held_out, unit)),
-    ]
-    if totals.context_free_loss is not None:
-        rows += [
-            ("without context, in design", f"{totals.context_free_loss:.4g} {unit}"),
-            ("  on walks held out", _measured(totals.context_free_held_out, unit)),
-            ("context gains, in design", _share(totals.gain)),
-            ("  on walks held out", _gain(record)),
-        ]
-    if (refined := record.refinement) is not None:
-        rows += [
-            ("the second stage gains, in design", f"{refined.gain:.2%}"),
-            ("  the same rows without a first stage", f"{refined.least_gain:.2%}"),
-        ]
-    rows += [
-        ("size of the bundle", f"{record.bundle_bytes:,} bytes"),
-        ("time", f"{record.seconds:.0f} s"),
-        ("memory of a process, at most", f"{_memory_mb(record):,.0f} MB"),
-    ]
-    print_table(f"Bundle {record.bundle}", rows)
+    facts = {
+        "blanket": record.blanket,
+        "loss_is": f"{record.loss}, {record.unit}",
+        **asdict(record.totals),
+        "bundle_bytes": record.bundle_bytes,
+        "seconds": round(record.seconds),
+        "memory_of_a_process_mb": max(record.peak_memory_mb, *(zone.peak_memory_mb for zone in record.zones)),
+    }
+    print_result(f"Bundle {record.bundle}", facts, json=False)
     if len(record.zones) <= _MAX_ZONES_SHOWN:
         print_table(
             "Zones and regimes",
-            [_zone_row(zone) for zone in record.zones_in_order],
-            header=("zone", "regime", "places", "rows", f"loss, {unit}", "gap", "held out", "outputs"),
+            [
+                (
+                    f"{zone.number}, {zone.regime}",
+                    figure(zone.rows.places),
+                    figure(zone.rows.rows),
+                    figure(zone.loss),
+                    f"{zone.gap:.2%}",
+                    figure(None if zone.held_out is None else zone.held_out.loss),
+                    figure(zone.outputs_used),
+                )
+                for zone in record.zones_in_order
+            ],
+            header=("zone, regime", "places", "rows", f"loss, {record.unit}", "gap", "held out", "outputs"),
         )
-    if (caution := about_drawn_walks(record)) is not None:
+    if (caution := record.caution) is not None:
         say(caution)
     for zone in record.zones_in_order:
         for note in zone.notes:
             say(f"{zone.where}: {note}.")
 
 
-def _zone_row(zone: ZoneRecord) -> tuple[str, ...]:
-    return (
-        str(zone.number),
-        zone.regime,
-        f"{zone.rows.places:,}",
-        f"{zone.rows.rows:,}",
-        f"{zone.loss:.4g}",
-        f"{zone.gap:.2%}",
-        "–" if zone.held_out is None else f"{zone.held_out.loss:.4g}",
-        f"{zone.outputs_used:,}",
-    )
+_LATTICE = Settings("geoblanket.build.city_lattice:make_lattice", without=("interval_s",))
 
 
-def _measured(loss: Measured | None, unit: str) -> str:
-    return "–" if loss is None else f"{loss.loss:.4g} {unit} ({loss.low:.4g} to {loss.high:.4g})"
+def lattice(
+    *,
+    epsilon: Annotated[
+        float, typer.Option(help="ε of a report, per kilometre. There is no default: choose it.", show_default=False)
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The bundle to write.", show_default=False)],
+    roads: Annotated[
+        Path | None, typer.Option(help="The area: that of these roads, from `geoblanket roads import`.")
+    ] = None,
+    area: Annotated[str | None, typer.Option(metavar="SOUTH,WEST,NORTH,EAST", help="Or this area, degrees.")] = None,
+    center: Annotated[
+        str | None,
+        typer.Option(metavar="LAT,LON[,KM]", help="Or the area around this point, degrees, up to this far (15 km)."),
+    ] = None,
+    interval: Annotated[float, typer.Option(help="Seconds from one report to the next.")] = 30.0,
+    set_: Annotated[list[str] | None, _LATTICE.option] = None,
+    overwrite: options.Overwrite = False,
+    json: JsonOption = False,
+) -> None:
+    """Make a mechanism for a whole city, from a map alone: planar Laplace noise, exact, between any two coordinates.
+
+    No traces, no solver, no zones: a report discloses nothing besides its time.
+    """
+    from geoblanket.build.city_lattice import make_lattice
+
+    options.check_outputs(out, overwrite=overwrite)
+    settings = _LATTICE.read(set_)
+    with progress_bars() as progress:
+        made = make_lattice(
+            _area(roads, area, center), out, epsilon=epsilon, interval_s=interval, progress=progress, **settings
+        )
+    facts = lattice_facts(made, out, roads=roads)
+    print_result("Lattice", facts, json=json, without=NOT_IN_TABLE)
+    if not json:
+        for sentence in facts["meaning"]:
+            say(sentence)
+    if roads is None:
+        say(f"The frame lies from {facts['where']}. Latitudes come first: check that your vehicles drive there.")
+    _warn_of_refusal(made)
+    say(f"Bundle written to {out}, version {made.header.version}.")
 
 
-def _share(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1%}"
+def _warn_of_refusal(bundle: LatticeBundle) -> None:
+    """Say which policy a device needs for a lattice that the default one refuses."""
+    from geoblanket.errors import PolicyError
+    from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY
+
+    try:
+        DEFAULT_POLICY.check(bundle)
+    except PolicyError as error:
+        say(f"Devices refuse this bundle by default. {error}")
 
 
-def _gain(record: BuildRecord) -> str:
-    totals = record.totals
-    if totals.held_out_gain is None:
-        return "–"
-    return f"{totals.held_out_gain:.1%} ({_share(totals.held_out_gain_low)} to {_share(totals.held_out_gain_high)})"
+def _area(roads: Path | None, area: str | None, center: str | None) -> Path | list[float]:
+    """Return what the area is given by, as `make_lattice` takes it."""
+    if sum(each is not None for each in (roads, area, center)) != 1:
+        raise ParameterError("Give one of --roads, --area and --center.")
+    if area is not None:
+        return _numbers(area, "--area", "SOUTH,WEST,NORTH,EAST", (4,))
+    if center is not None:
+        given = _numbers(center, "--center", "LAT,LON or LAT,LON,KM", (2, 3))
+        return given if len(given) == 3 else [*given, _RADIUS_KM]
+    return Path(str(roads))
 
 
-def _memory_mb(record: BuildRecord) -> float:
-    return max(record.peak_memory_mb, *(zone.peak_memory_mb for zone in record.zones))
+def _numbers(text: str, option: str, form: str, counts: tuple[int, ...]) -> list[float]:
+    try:
+        values = [float(part) for part in text.split(",")]
+    except ValueError:
+        values = []
+    if len(values) not in counts:
+        raise ParameterError(f"{option} must be {form}: numbers with commas between them.")
+    return values
+
+
+def lattice_facts(bundle: LatticeBundle, file: Path, *, roads: Path | None = None) -> dict[str, Any]:
+    """Return the figures of a lattice as JSON values; `roads` is the file that it was made for."""
+    from geoblanket.mechanism.promise import laplace_errors
+
+    lattice, interval_s = bundle.lattice, bundle.needed_clock().interval_s
+    errors = laplace_errors(lattice.epsilon)
+    return {
+        "epsilon_per_km": lattice.epsilon,
+        "epsilon_effective_per_km": lattice.certificate.epsilon_effective,
+        "cells": lattice.cells,
+        "cell_m": lattice.cell_m,
+        "frame_km": lattice.spec.plane.side * lattice.spec.plane.unit_mm / 10**6,
+        "rounding_m": lattice.certificate.rounding_mm / 1000,
+        "hold_m": lattice.hold_m,
+        "interval_s": interval_s,
+        "area": dict(zip(("south", "west", "north", "east"), lattice.spec.plane.corners, strict=True)),
+        "where": lattice.spec.plane.where,
+        "roads": None if roads is None else roads.name,
+        "error_km": {"mean": errors.mean_km, "median": errors.median_km, "95 %": errors.most_km},
+        "bytes": file.stat().st_size,
+        "meaning": bundle.promise.meaning,
+        "guarantee": str(bundle.promise).split("\n"),
+    }

@@ -1,4 +1,4 @@
-"""`geoblanket show`, `verify` and `report`: what is in a bundle or a model, and whether it keeps its promise."""
+"""`geoblanket verify`, `show` and `report`: what is in a bundle or a model, and whether it keeps its promise."""
 
 from __future__ import annotations
 
@@ -11,29 +11,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from geoblanket.cli import _options as options
-from geoblanket.cli._output import JsonOption, print_json, print_table, say
-from geoblanket.cli.lattice import lattice_facts, lattice_rows
-from geoblanket.cli.model import model_facts, model_rows
+from geoblanket.cli._output import JsonOption, figure, print_json, print_result, print_table, say
+from geoblanket.cli._settings import Settings
+from geoblanket.cli.build import NOT_IN_TABLE, lattice_facts
+from geoblanket.cli.motion import NOT_IN_TABLE as NOT_IN_MODEL_TABLE
+from geoblanket.cli.motion import model_facts
 from geoblanket.errors import InputError, MechanismError, MismatchError, ParameterError, PolicyError
 
 if TYPE_CHECKING:
-    from geoblanket.mechanism.bundle.storage import Bundle, BundledMechanism
+    from geoblanket.mechanism.bundle.storage import Bundle
 
-__all__ = ["FileArgument", "bundle_facts", "is_model", "report", "show", "verify"]
+__all__ = ["report", "show", "verify"]
 
 FileArgument = Annotated[
     Path, typer.Argument(metavar="FILE", help="A bundle of mechanisms, or a motion model.", show_default=False)
 ]
 
 _MOST_NOTES = 5
-_MOST_ROWS = 500  # looking for broken triangles takes the third power of the rows
 
 
 def show(
     file: FileArgument,
     *,
     picture: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also draw how often outputs are given (.png, .svg or .pdf).")
+        Path | None,
+        typer.Option(metavar="FILE", help="Also draw its zones or lattice (.png, .svg or .pdf)."),
     ] = None,
     overwrite: options.Overwrite = False,
     json: JsonOption = False,
@@ -42,62 +44,58 @@ def show(
 
     Of a motion model, from `geoblanket model`: its places, states and moves, and what it was learned from.
     """
-    if is_model(file):
-        _show_model(file, picture, json=json)
+    options.check_outputs(picture=picture, overwrite=overwrite)
+    if _is_model(file):
+        from geoblanket.tracking.motion_model import MotionModel
+
+        if picture is not None:
+            raise ParameterError("There is no picture of a motion model. Leave out --picture.")
+        print_result(
+            f"Motion model {file}", model_facts(MotionModel.load(file), file), json=json, without=NOT_IN_MODEL_TABLE
+        )
         return
     from geoblanket.mechanism.bundle.storage import load_bundle
 
-    options.check_outputs(picture=picture, overwrite=overwrite)
     bundle = load_bundle(file)
-    if json:
-        print_json(bundle_facts(bundle, file))
-    elif bundle.lattice is not None:
-        facts = bundle_facts(bundle, file)
-        print_table(f"Lattice {file}", [*lattice_rows(facts["lattice"]), _learned_row(facts)])
-    else:
-        _print_bundle(bundle_facts(bundle, file), file)
+    facts = _bundle_facts(bundle, file)
+    print_result(f"Bundle {file}", facts, json=json, without=_SAID)
+    if not json and "lattice" in facts:
+        print_result("Lattice", facts["lattice"], json=False, without=NOT_IN_TABLE)
+    elif not json:
+        _print_mechanisms(facts["mechanisms"])
     if picture is not None:
-        from geoblanket._picture import save_figure
-        from geoblanket.mechanism.bundle.picture import draw_bundle, draw_lattice
+        from geoblanket._picture import new_figure
 
-        save_figure(draw_bundle(bundle) if bundle.lattice is None else draw_lattice(bundle.lattice), picture)
-        say(f"Picture written to {picture}.")
+        drawn = new_figure(width_in=6.4, height_in=5.6)
+        bundle.plot(ax=drawn.add_subplot())
+        options.save_picture(drawn, picture)
 
 
-def is_model(file: Path) -> bool:
+def _is_model(file: Path) -> bool:
     """Return whether a file starts as motion models do."""
     from geoblanket._files import kind_of_file
 
     return kind_of_file(file) == "model"
 
 
-def _show_model(file: Path, picture: Path | None, *, json: bool) -> None:
-    from geoblanket.tracking.motion_model import MotionModel
-
-    if picture is not None:
-        raise ParameterError("There is no picture of a motion model. Leave out --picture.")
-    facts = model_facts(MotionModel.load(file), file)
-    if json:
-        print_json(facts)
-    else:
-        print_table(f"Motion model {file}", model_rows(facts))
-
-
-_PRINTED = (
+_FOR_SCRIPTS = (
     "version", "bytes", "sha256", "signed", "domain", "disclosed", "snapping_radius_m", "places", "clock", "training",
     "training_in_words",
 )  # fmt: skip
-_NOT_PRINTED = ("epsilon_per_location_per_km", "inequalities")
+_NOT_FOR_SCRIPTS = ("epsilon_per_location_per_km", "inequalities")
+_SAID = ("training", "learned", "zones", "mechanisms", "lattice")
+"""Facts that tables leave out, because they are long or have a table of their own."""
 
 
-def bundle_facts(bundle: Bundle, file: Path) -> dict[str, Any]:
+def _bundle_facts(bundle: Bundle, file: Path) -> dict[str, Any]:
     """Return the facts of a bundle that these commands print, as JSON values."""
     from geoblanket.mechanism.bundle.facts import BundleFacts, MechanismFacts
+    from geoblanket.mechanism.bundle.storage import LatticeBundle
     from geoblanket.mechanism.bundle.zones import zone_order
 
-    if bundle.lattice is not None:
+    if isinstance(bundle, LatticeBundle):
         whole = ("version", "sha256", "signed", "domain", "disclosed")
-        facts = lattice_facts(bundle.lattice, bundle.needed_clock().interval_s, file)
+        facts = lattice_facts(bundle, file)
         return {
             **{name: getattr(bundle, name) for name in whole},
             "training": bundle.training.as_json(),
@@ -109,69 +107,35 @@ def bundle_facts(bundle: Bundle, file: Path) -> dict[str, Any]:
     in_order = sorted(bundle, key=lambda bundled: (zone_order(bundled.zone), bundled.regime))
     mechanisms = [asdict(MechanismFacts.of(bundled, bundle)) for bundled in in_order]
     return {
-        **{name: facts[name] for name in _PRINTED},
+        **{name: facts[name] for name in _FOR_SCRIPTS},
         "snapping_radius_m": None if radius is None else round(radius, 1),
         "zones": [asdict(zone) for zone in bundle.zone_facts],
         "mechanisms": [
-            {name: value for name, value in mechanism.items() if name not in _NOT_PRINTED} for mechanism in mechanisms
+            {name: value for name, value in mechanism.items() if name not in _NOT_FOR_SCRIPTS}
+            for mechanism in mechanisms
         ],
     }
 
 
-def _learned_row(facts: dict[str, Any]) -> tuple[str, str]:
-    return "learned", facts["training_in_words"].removeprefix("learned ")
-
-
-def _clock_rows(clock: dict[str, Any] | None) -> list[tuple[str, str]]:
-    from rich.markup import escape
-
-    if clock is None:
-        return []
-    hours = [(f"  {escape(name)}", ", ".join(map(str, listed))) for name, listed in clock["regimes"].items()]
-    return [
-        ("a place of the history every", f"{clock['interval_s']:g} s"),
-        ("hours of the regimes, in the time zone", escape(clock["time_zone"])),
-        *hours,
-        ("regime without history", escape(clock["start"])),
-    ]
-
-
-def _print_bundle(facts: dict[str, Any], file: Path) -> None:
-    from rich.markup import escape
-
-    print_table(
-        f"Bundle {file}",
-        [
-            ("version", f"{facts['version']}"),
-            ("size", f"{facts['bytes']:,} bytes"),
-            ("places with coordinates", f"{facts['places']:,}"),
-            (
-                "snapping radius",
-                "not known" if facts["snapping_radius_m"] is None else f"{facts['snapping_radius_m']:,} m",
-            ),
-            ("disclosed", facts["disclosed"]),
-            _learned_row(facts),
-            *_clock_rows(facts["clock"]),
-            ("domain", facts["domain"][:16]),
-            ("SHA-256", facts["sha256"][:16]),
-        ],
-    )
+def _print_mechanisms(mechanisms: Sequence[dict[str, Any]]) -> None:
     print_table(
         "Mechanisms, each verified exactly",
         [
             (
-                escape(mechanism["zone"]),
-                escape(mechanism["regime"]),
-                f"{mechanism['rows']:,}",
-                f"{mechanism['outputs_used']:,} of {mechanism['outputs']:,}",
-                f"{mechanism['epsilon_per_km']:g}",
-                "∞" if mechanism["eta_km"] is None else f"{mechanism['eta_km']:g}",
-                ", ".join("∞" if weight is None else f"{weight:g}" for weight in mechanism["history_weights"]) or "–",
+                f"{each['zone']}, {each['regime']}",
+                figure(each["rows"]),
+                f"{each['outputs_used']:,} of {each['outputs']:,}",
+                figure(each["epsilon_per_km"]),
+                "∞" if each["eta_km"] is None else figure(each["eta_km"]),
+                ", ".join("∞" if weight is None else figure(weight) for weight in each["history_weights"]) or "–",
             )
-            for mechanism in facts["mechanisms"]
+            for each in mechanisms
         ],
-        header=("zone", "regime", "rows", "outputs used", "ε /km", "η km", "w"),
+        header=("zone, regime", "rows", "outputs used", "ε /km", "η km", "w"),
     )
+
+
+_VERIFY = Settings("geoblanket.mechanism.bundle.trust:Trust", without=("public_key",))
 
 
 def verify(
@@ -180,11 +144,7 @@ def verify(
     public_key: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Demand a signature (FILE.sig) by this Ed25519 key (PEM).")
     ] = None,
-    allow_unsigned: Annotated[
-        bool, typer.Option("--allow-unsigned", help="With a key: only say whether the signature is valid.")
-    ] = False,
-    domain: Annotated[str | None, typer.Option(metavar="SHA256", help="Refuse a bundle of another domain.")] = None,
-    minimum_version: Annotated[int, typer.Option(min=0, help="Refuse an older bundle.")] = 0,
+    set_: Annotated[list[str] | None, _VERIFY.option] = None,
     policy: options.PolicyFile = None,
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="First tell how it was verified, and all that is not covered.")
@@ -193,39 +153,36 @@ def verify(
 ) -> None:
     """Verify a bundle or a model in exact arithmetic: `OK` and exit code 0, or `NOT OK` and 1.
 
-    A bundle is OK if all its mechanisms keep promises that meet the policy. Of a motion model it is verified what it
-    says of those who were learned from: that its ε follows from the noise that it names.
+    A bundle is OK if all its mechanisms keep promises that meet the policy. A motion model is OK if the
+    ε that it promises to the drivers follows from the noise that it names.
     """
-    if is_model(file):
-        if public_key is not None or domain is not None or minimum_version or policy is not None:
-            raise ParameterError("Keys, domains, versions and policies are for bundles. Leave them out for a model.")
+    if _is_model(file):
+        if public_key is not None or set_ or policy is not None:
+            raise ParameterError("Keys, settings and policies are for bundles. Leave them out for a model.")
         _verify_model(file, verbose=verbose, json=json)
         return
-    from geoblanket.mechanism.bundle.storage import load_bundle
+    from geoblanket.mechanism.bundle.storage import LatticeBundle, load_bundle
     from geoblanket.mechanism.bundle.trust import Trust
 
     least = options.read_policy(policy)
-    trust = Trust(public_key=public_key, allow_unsigned=allow_unsigned, domain=domain, minimum_version=minimum_version)
+    trust = Trust(public_key=public_key, **_VERIFY.read(set_))
     with _judging(file, json=json):
         bundle = load_bundle(file, trust=trust)
-        lattice = bundle.lattice
-        if lattice is not None:
-            least.check((), bundle.places_e7, bundle.clock, lattice=lattice.spec)
-        elif bundle.located:
-            least.check(bundle, bundle.places_e7, bundle.clock)
-    notes = list(bundle.caveats)
+        if isinstance(bundle, LatticeBundle) or bundle.located:
+            least.check(bundle)
+    notes = bundle.promise.caveats
     if public_key is not None:
         notes.insert(0, "The signature is valid." if bundle.signed else "There is no valid signature.")
-    if lattice is None and not bundle.located:
-        notes += [note for bundled in bundle for note in _broken_triangles(bundled)]
-    where = "" if lattice is None else f"Its frame lies from {lattice.spec.plane.where}. "
-    verdict = f"OK: {file}: {_size(bundle)}, verified exactly. {where}{bundle.in_one_sentence}"
+    where = ""
+    if isinstance(bundle, LatticeBundle):
+        where = f"Its frame lies from {bundle.lattice.spec.plane.where}. "
+    verdict = f"OK: {file}: {_size(bundle)}, verified exactly. {where}{bundle.promise.in_one_sentence}"
     if json:
-        told = {"guarantee": bundle.guarantee.split("\n"), "notes": notes}
-        print_json({"ok": True, "holds": True, "verdict": verdict, **told, **bundle_facts(bundle, file)})
+        told = {"guarantee": str(bundle.promise).split("\n"), "notes": notes}
+        print_json({"ok": True, "holds": True, "verdict": verdict, **told, **_bundle_facts(bundle, file)})
         return
     if verbose:
-        guarantee = bundle.guarantee.removesuffix(bundle.in_one_sentence).rstrip()
+        guarantee = str(bundle.promise).removesuffix(bundle.promise.in_one_sentence).rstrip()
         for line in (guarantee, *(note for note in notes if note not in guarantee)):
             typer.echo(line)
     _print_verdict(verdict, notes, verbose=verbose)
@@ -233,7 +190,9 @@ def verify(
 
 def _size(bundle: Bundle) -> str:
     """Return what a bundle consists of, in words."""
-    if bundle.lattice is not None:
+    from geoblanket.mechanism.bundle.storage import LatticeBundle
+
+    if isinstance(bundle, LatticeBundle):
         return f"1 mechanism, a lattice of {bundle.lattice.cells:,} cells"
     zones = len({bundled.zone for bundled in bundle})
     return f"{len(bundle):,} mechanism{'s' * (len(bundle) != 1)} in {zones:,} zone{'s' * (zones != 1)}"
@@ -241,7 +200,7 @@ def _size(bundle: Bundle) -> str:
 
 @contextmanager
 def _judging(file: Path, *, json: bool) -> Iterator[None]:
-    """Turn what is wrong with a file into the verdict, and exit with 1."""
+    """Turn an error about the file into the verdict, and exit with 1."""
     try:
         yield
     except (InputError, MechanismError, MismatchError, PolicyError) as error:
@@ -268,8 +227,6 @@ def _print_verdict(verdict: str, notes: Sequence[str], *, verbose: bool) -> None
 
 
 def _verify_model(file: Path, *, verbose: bool, json: bool) -> None:
-    from rich.markup import escape
-
     from geoblanket._training import NOBODY, PART_COLUMNS
     from geoblanket.tracking.motion_model import MotionModel
 
@@ -289,22 +246,10 @@ def _verify_model(file: Path, *, verbose: bool, json: bool) -> None:
         return
     if verbose:
         if promise is not None:
-            rows = [(escape(name), *numbers) for name, *numbers in promise.rows()]
-            print_table("What was counted, and the noise that was added", rows, header=PART_COLUMNS)
+            print_table("What was counted, and the noise that was added", promise.rows(), header=PART_COLUMNS)
         for line in (f"The model comes {model.in_words()}.", *proof):
             typer.echo(line)
     _print_verdict(verdict, notes, verbose=verbose)
-
-
-def _broken_triangles(bundled: BundledMechanism) -> Iterator[str]:
-    from geoblanket.mechanism.bundle.domain import triangle_breaks
-
-    mechanism = bundled.mechanism
-    if mechanism.row_count <= _MOST_ROWS and (pairs := triangle_breaks(mechanism.distance_mm)):
-        yield (
-            f"In {bundled.header().where}: {pairs:,} pair(s) of rows are further apart than by way of a third row. The "
-            "promise was verified pair by pair and does not need this."
-        )
 
 
 def report(
@@ -312,19 +257,18 @@ def report(
     *,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder to write to.", show_default=False)],
     roads: Annotated[Path | None, typer.Option(help="The roads that it was built with; a lattice needs none.")] = None,
-    title: Annotated[str | None, typer.Option(help="Of the page.", show_default="the bundle's name")] = None,
     overwrite: options.Overwrite = False,
 ) -> None:
     """Report on a bundle: maps, losses, sizes, and the promise in plain words; the bundle is verified on the way."""
     from geoblanket.build.report import write_build_report, write_lattice_report
-    from geoblanket.mechanism.bundle.storage import load_bundle
+    from geoblanket.mechanism.bundle.storage import LatticeBundle, load_bundle
 
     options.check_folder(out, "report.html", overwrite=overwrite)
     bundle = load_bundle(file)
-    if bundle.lattice is not None:
-        page = write_lattice_report(bundle, out, title=title or file.name, roads=roads)
+    if isinstance(bundle, LatticeBundle):
+        page = write_lattice_report(bundle, out, title=file.name, roads=roads)
     elif roads is not None:
-        page = write_build_report(file, roads, out, title=title)
+        page = write_build_report(file, roads, out)
     else:
         raise typer.BadParameter("--roads must be given: only a lattice needs none.")
     say(f"Report written to {page}.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -9,35 +10,60 @@ import typer
 
 from geoblanket.cli import _options as options
 from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
+from geoblanket.cli._settings import Chosen, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import polars as pl
 
-    from geoblanket.evaluate.city_data import CityFiles
-    from geoblanket.evaluate.experiment import Experiment
+    from geoblanket.lab.evaluate.city_data import CityFiles
+    from geoblanket.lab.evaluate.experiment import Experiment
 
-__all__ = ["app"]
+__all__ = ["evaluate_app"]
 
-app = typer.Typer(
+evaluate_app = typer.Typer(
     help="Compare mechanisms: utility, leakage and attacks; the paper's experiments.",
     invoke_without_command=True,
     add_completion=False,
 )
 
-_TITLE = "Mechanisms compared"
 _NOT_BEYOND_PAPER = ("paper", "quick", "citywide")
 _QuickOption = Annotated[
     bool, typer.Option("--quick", help="Fewer zones, rows and values of ε, and wider gaps: minutes, not an hour.")
 ]
-_TrackingOption = Annotated[
-    bool, typer.Option(help="Also track vehicles through the whole city by their reports, which often takes longest.")
-]
-_ReportOption = Annotated[bool, typer.Option(help="Also write a report: a page with figures, in FOLDER/report.")]
 
 
-@app.callback()
+@dataclass(frozen=True)
+class _EvaluateSettings:
+    """Settings of `evaluate` besides those of the work."""
+
+    city: str = "city"
+    """The city's name in the results."""
+    report: bool = True
+    """Whether to write a report too: a page with figures, in FOLDER/report."""
+
+
+@dataclass(frozen=True)
+class _PaperSettings:
+    """Settings of `evaluate paper` besides those of the work."""
+
+    city: Literal["porto", "rome", "both"] = "both"
+    """Which of the paper's cities."""
+    report: bool = True
+    """Whether to write a report too: a page with figures, in FOLDER/report."""
+
+
+_EVALUATE = Settings(
+    _EvaluateSettings,
+    "geoblanket.lab.evaluate.city_data:CityFiles",
+    "geoblanket.lab.evaluate.running:evaluate_cities",
+    without=("predictor", "findings", "resume", "tell"),
+)
+_PAPER = Settings(_PaperSettings, "geoblanket.lab.evaluate.running:evaluate_cities", without=("resume", "tell"))
+
+
+@evaluate_app.callback()
 def evaluate(
     *,
     context: typer.Context,
@@ -48,7 +74,10 @@ def evaluate(
         typer.Option("--out", "-o", metavar="FOLDER", help="The folder for the results.", show_default=False),
     ] = None,
     experiment: Annotated[
-        list[str], typer.Option(metavar="NAME|FILE.toml", help="What to compare; may be given several times.")
+        list[str],
+        typer.Option(
+            metavar="NAME|FILE.toml", help="What to compare; may be given several times. `help` lists the names."
+        ),
     ] = ["quick"],  # noqa: B006 - Typer reads it, and nothing changes it
     method: Annotated[
         list[str] | None,
@@ -58,7 +87,6 @@ def evaluate(
             "is repaired and verified exactly. May be given several times.",
         ),
     ] = None,
-    experiments: Annotated[bool, typer.Option("--experiments", help="List the experiments and exit.")] = False,
     predictor: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Predicted blankets, from `geoblanket blanket train`: for LP+C-mDP."),
@@ -67,73 +95,54 @@ def evaluate(
         Path | None,
         typer.Option(metavar="FILE", help="Discovered blankets, from `geoblanket blanket discover`: for LP+TrueMB."),
     ] = None,
-    traces: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="The traces behind the walks: for other spacings and intervals."),
-    ] = None,
-    locations: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Locations of vehicles with one destination each (CSV: latitude, longitude; no header).",
-        ),
-    ] = None,
-    city: Annotated[str, typer.Option(metavar="NAME", help="The city's name in the results.")] = "city",
-    time_zone: options.TimeZone = "UTC",
     quick: _QuickOption = False,
-    workers: options.Workers = None,
+    set_: Annotated[list[str] | None, _EVALUATE.option] = None,
     resume: options.Resume = False,
-    tracking: _TrackingOption = True,
-    report: _ReportOption = True,
     overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
     """Compare mechanisms in a city, each verified exactly: loss on held-out walks, leakage, attacks, time and size.
 
-    Each loss is printed on stderr as soon as it is known, the tables on stdout in the end. Results are one table,
-    results.parquet and results.csv. Methods that need a predictor or findings are skipped
-    without them. If a result contradicts what must hold, the command says so and exits with 3.
+    Results are one table, results.parquet and results.csv, written after each experiment. Methods that need a predictor
+    or findings are skipped without them. If a result contradicts what must hold, the command says so and exits with 3.
     """
     if context.invoked_subcommand is not None:
         return
-    from geoblanket.evaluate.city_data import CityFiles
-    from geoblanket.evaluate.experiment import read_experiment, shipped_experiments
+    from geoblanket.lab.evaluate.city_data import CityFiles
+    from geoblanket.lab.evaluate.experiment import read_experiment, shipped_experiments
 
-    if experiments:
+    if "help" in experiment:
         print_table("Experiments", list(shipped_experiments().items()))
         return
-    roads, walks, out = options.require(roads=roads, walks=walks, out=out)
+    if roads is None or walks is None or out is None:
+        raise typer.BadParameter("--roads, --walks and --out must be given.")
     _check_folder(out, resume=resume, overwrite=overwrite)
+    settings = _EVALUATE.read(set_)
     files = CityFiles(
-        name=city,
+        name=_EvaluateSettings(**settings.of(_EvaluateSettings)).city,
         roads=roads,
         walks=walks,
         predictor=predictor,
         findings=findings,
-        traces=traces,
-        locations=locations,
-        time_zone=time_zone,
+        **settings.of(CityFiles),
     )
     for option, file, label in (("--predictor", predictor, "LP+C-mDP"), ("--findings", findings, "LP+TrueMB")):
         if file is None:
             say(f"Without {option}, {label} is left out.")
     chosen = [read_experiment(name, quick=quick).with_methods(method or ()) for name in experiment]
-    _run([files], chosen, out, workers, resume=resume, tracking=tracking, report=report, json=json)
+    _run([files], chosen, out, settings, resume=resume, json=json)
 
 
-@app.command()
+@evaluate_app.command()
 def paper(
     *,
     data: Annotated[Path, typer.Option(metavar="FOLDER", help="Raw data, a folder for each city.", show_default=False)],
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FOLDER", help="The folder for all files.", show_default=False)
     ],
-    city: Annotated[Literal["porto", "rome", "both"], typer.Option(help="Which of the paper's cities.")] = "both",
     quick: _QuickOption = False,
-    workers: options.Workers = None,
+    set_: Annotated[list[str] | None, _PAPER.option] = None,
     resume: options.Resume = False,
-    tracking: _TrackingOption = True,
-    report: _ReportOption = True,
     overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
@@ -142,52 +151,52 @@ def paper(
     Roads and traces are imported and matched, blankets discovered and their predictor trained; then all experiments run
     (with --quick, only the main one). Finished work is kept, and an interrupted run continues with --resume.
     """
-    from geoblanket.evaluate.experiment import read_experiment, shipped_experiments
-    from geoblanket.study.cities import PAPER_CITIES, prepare_city
+    from geoblanket.lab.evaluate.experiment import read_experiment, shipped_experiments
+    from geoblanket.lab.study.cities import PAPER_CITIES, prepare_city
 
+    settings = _PAPER.read(set_)
     _check_folder(out, resume=resume, overwrite=overwrite)
+    city = settings.get("city", "both")
     names = list(PAPER_CITIES) if city == "both" else [city]
     with progress_bars() as progress:
         cities = [
-            prepare_city(PAPER_CITIES[name], data, out / name, workers=workers, progress=progress) for name in names
+            prepare_city(PAPER_CITIES[name], data, out / name, workers=settings.get("workers"), progress=progress)
+            for name in names
         ]
     chosen = (
         ["paper"] if quick else ["paper", *(name for name in shipped_experiments() if name not in _NOT_BEYOND_PAPER)]
     )
     experiments = [read_experiment(name, quick=quick) for name in chosen]
-    _run(cities, experiments, out, workers, resume=resume, tracking=tracking, report=report, json=json)
+    _run(cities, experiments, out, settings, resume=resume, json=json)
 
 
-@app.command()
+@evaluate_app.command()
 def report(
     folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="The folder with results.", show_default=False)],
-    *,
-    title: Annotated[str, typer.Option(help="Title of the page.")] = _TITLE,
 ) -> None:
     """Write the report of finished results again: FOLDER/report/report.html and its figures."""
-    _write_report(folder, title=title)
+    _write_report(folder)
 
 
-def _write_report(folder: Path, *, title: str = _TITLE) -> None:
-    from geoblanket.evaluate.report.writing import answers, write_report
-    from geoblanket.evaluate.results import read_results
-    from geoblanket.study.comparison import paper_chapter, read_training
+def _write_report(folder: Path) -> None:
+    from geoblanket.lab.evaluate.report import answers, write_report
+    from geoblanket.lab.evaluate.results import read_results
+    from geoblanket.lab.study.paper_chapter import paper_chapter, read_training
 
     results, about = read_results(folder)
     chapters = [paper_chapter(read_training(folder, about.get("cities", {})))]
     with progress_bars() as progress:
-        page = write_report(results, folder / "report", about=about, title=title, chapters=chapters, progress=progress)
+        page = write_report(results, folder / "report", about=about, chapters=chapters, progress=progress)
     for question, cities in answers(results, about).items():
         say(typer.style(f"\n{question}", bold=True))
-        for city, sentences in cities.items():
-            for sentence in sentences:
-                say(f"- {city}: {sentence}" if len(cities) > 1 else f"- {sentence}")
+        for city, line in cities.items():
+            say(line if len(cities) == 1 else f"- {city}: {line}")
     say(f"\nReport written to {page}.")
 
 
 def _check_folder(out: Path, *, resume: bool, overwrite: bool) -> None:
     """Refuse to replace results, unless they are those of the interrupted run, which writes some before its end."""
-    from geoblanket.evaluate.running import unfinished_folder
+    from geoblanket.lab.evaluate.running import unfinished_folder
 
     replace = overwrite or (resume and unfinished_folder(out).exists())
     options.check_folder(out, "results.parquet", "results.csv", "report/report.html", overwrite=replace)
@@ -197,28 +206,26 @@ def _run(
     cities: Sequence[CityFiles],
     experiments: Sequence[Experiment],
     out: Path,
-    workers: int | None,
+    settings: Chosen,
     *,
     resume: bool,
-    tracking: bool,
-    report: bool,
     json: bool,
 ) -> None:
-    from geoblanket.evaluate.running import evaluate_cities, unfinished_folder
+    from geoblanket.lab.evaluate.running import evaluate_cities, unfinished_folder
 
     with options.offer_resume(unfinished_folder(out)), progress_bars() as progress:
         evaluation = evaluate_cities(
-            cities, experiments, out, workers=workers, resume=resume, tracking=tracking, progress=progress, tell=say
+            cities, experiments, out, resume=resume, progress=progress, tell=say, **settings.of(evaluate_cities)
         )
     if json:
-        violations = [violation.as_dict() for violation in evaluation.violations]
+        violations = [asdict(violation) for violation in evaluation.violations]
         print_json({"results": evaluation.results.height, "notes": list(evaluation.notes), "violations": violations})
     else:
         _print_results(evaluation.results)
     for note in evaluation.notes:
         say(note)
     say(f"Results written to {out / 'results.parquet'} and {out / 'results.csv'}.")
-    if report:
+    if settings.get("report", True):
         _write_report(out)
     for violation in evaluation.violations:
         typer.secho(f"{violation.check}: {violation.where}: {violation.detail}", err=True, fg="red")
@@ -230,9 +237,8 @@ def _print_results(results: pl.DataFrame) -> None:
     """Print the held-out losses, a table for each experiment, city and loss: of all zones together, and without any."""
     import polars as pl
 
-    from geoblanket.evaluate.methods import METHODS
-    from geoblanket.evaluate.report.tables import second_stage_tables
-    from geoblanket.evaluate.results import ALL_ZONES, WHOLE_CITY
+    from geoblanket.lab.evaluate.methods import METHODS
+    from geoblanket.lab.evaluate.results import ALL_ZONES, WHOLE_CITY
 
     together = results.filter(
         pl.col("zone").is_in([ALL_ZONES, WHOLE_CITY])
@@ -249,6 +255,3 @@ def _print_results(results: pl.DataFrame) -> None:
         header = ("", *(f"ε = {float(value):g}" for value in table.columns[1:]))
         where = f"{city}, {name}" + (", whole city, no zone disclosed" if zone == WHOLE_CITY else "")
         print_table(f"{where}: loss on held-out walks ({loss_case}, {part['unit'][0]})", rows, header=header)
-    for second in second_stage_tables(results):
-        title = second.caption.rstrip(".")
-        print_table(title, [tuple(row[:8]) for row in second.rows], header=tuple(second.header[:8]))

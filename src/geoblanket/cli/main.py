@@ -4,37 +4,23 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup, TyperOption
+from typer.main import get_group
 
 from geoblanket import __version__
 from geoblanket._lazy import explain_missing
-from geoblanket.cli import blanket, evaluate, ledger, roads, traces
-from geoblanket.cli.build import ConfiguredCommand, build
-from geoblanket.cli.bundle import report, show, verify
-from geoblanket.cli.city import city
-from geoblanket.cli.demo import demo
-from geoblanket.cli.doctor import doctor
-from geoblanket.cli.lattice import lattice
-from geoblanket.cli.learn import learn
-from geoblanket.cli.match import match
-from geoblanket.cli.model import model, sample
-from geoblanket.cli.perturb import perturb
-from geoblanket.cli.plan import plan
-from geoblanket.cli.serve import gateway, serve
-from geoblanket.cli.track import track
 from geoblanket.errors import GeoblanketError
 
 __all__ = ["app", "main"]
 
 _CONTENTS = {
     "Start here": {
-        "demo": "Run the whole pipeline on a synthetic city, command by command.",
         "city": "Make a synthetic city: roads, traces, and the truth.",
-        "doctor": "Check this machine: versions, extras, disk, ledger, clock.",
+        "doctor": "Check this machine: versions, extras, ledger, clock.",
     },
     "From traces to a mechanism": {
         "traces": "Import and inspect GPS traces.",
@@ -57,7 +43,7 @@ _CONTENTS = {
     },
     "The receiving side": {
         "model": "Learn how vehicles move, from a map and from walks.",
-        "learn": "Learn it with differential privacy for those who drove.",
+        "learn": "Learn it with differential privacy for the drivers.",
         "sample": "Draw synthetic walks from a motion model.",
         "track": "Estimate where vehicles are from what they released.",
     },
@@ -70,7 +56,20 @@ _CONTENTS = {
     },
 }
 """The help's table of contents: all commands in the order of the work, each in one line."""
-_ORDER = [name for panel in _CONTENTS.values() for name in panel]
+_MODULES = {
+    "blanket": ("blanket",),
+    "build": ("build", "lattice"),
+    "bundle": ("verify", "show", "report"),
+    "data": ("city", "traces", "roads", "match"),
+    "device": ("perturb", "fence", "ledger"),
+    "doctor": ("doctor",),
+    "evaluate": ("evaluate",),
+    "motion": ("model", "learn", "sample", "track"),
+    "plan": ("plan",),
+    "serve": ("serve", "gateway"),
+}
+"""The modules of this folder, each with its commands. A module is imported when one of its commands is called."""
+_MODULE_OF = {command: module for module, commands in _MODULES.items() for command in commands}
 _COMPLETION = frozenset({"install_completion", "show_completion"})
 
 
@@ -80,11 +79,19 @@ _LIGHT = {"doctor", "lattice", "verify", "show", "perturb", "fence", "ledger", "
 """Commands that work without any extra, but for some of their options."""
 
 
-class _InOrder(TyperGroup):
-    """Lists the commands in the order of the work, groups among them, like a table of contents."""
+class _OnDemand(TyperGroup):
+    """Lists the commands in the order of the work, like a table of contents, and loads each when it is called."""
 
-    def list_commands(self, ctx: Any) -> list[str]:
-        return sorted(super().list_commands(ctx), key=_ORDER.index)
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        # None until a command is called. The names alone serve for suggestions.
+        self.commands: dict[str, Any] = {name: None for lines in _CONTENTS.values() for name in lines}
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, from its module."""
+        if cmd_name in self.commands and self.commands[cmd_name] is None:
+            self.commands[cmd_name] = _load(cmd_name)
+        return super().get_command(ctx, cmd_name)
 
     def get_params(self, ctx: Any) -> list[Any]:
         """Return the options, those of shell completion out of sight: most people need them once, or never."""
@@ -107,41 +114,24 @@ class _InOrder(TyperGroup):
 
 app = typer.Typer(
     name="geoblanket",
-    cls=_InOrder,
+    cls=_OnDemand,
     help="Context-aware metric differential privacy for vehicle locations.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # a traceback with local variables would print coordinates
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_GROUPS = {
-    "traces": traces.app,
-    "roads": roads.app,
-    "blanket": blanket.app,
-    "fence": ledger.fence_app,
-    "ledger": ledger.app,
-    "evaluate": evaluate.app,
-}
-_COMMANDS: dict[str, Callable[..., None]] = {
-    command.__name__: command
-    for command in (
-        demo, city, doctor, match, build, lattice, plan, verify, show, report, perturb, model, learn, sample, track,
-        serve, gateway,
-    )
-}  # fmt: skip
 
 
-def _add(name: str, line: str, panel: str) -> None:
-    """Add a command, or a group of them, to the help."""
-    if name in _GROUPS:
-        app.add_typer(_GROUPS[name], name=name, short_help=line, rich_help_panel=panel)
+def _load(name: str) -> Any:
+    """Return a command, or a group of them, as the help shows it."""
+    module = import_module(f"geoblanket.cli.{_MODULE_OF[name]}")
+    panel, line = next((panel, lines[name]) for panel, lines in _CONTENTS.items() if name in lines)
+    holder = typer.Typer()
+    if group := getattr(module, f"{name}_app", None):
+        holder.add_typer(group, name=name, short_help=line, rich_help_panel=panel)
     else:
-        described_by = ConfiguredCommand if name == "build" else None
-        app.command(name, cls=described_by, short_help=line, rich_help_panel=panel)(_COMMANDS[name])
-
-
-for _panel, _lines in _CONTENTS.items():
-    for _name, _line in _lines.items():
-        _add(_name, _line, _panel)
+        holder.command(name, short_help=line, rich_help_panel=panel)(getattr(module, name))
+    return get_group(holder).commands[name]
 
 
 def _print_version(wanted: bool) -> None:

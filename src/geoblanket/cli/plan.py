@@ -9,11 +9,19 @@ import typer
 
 from geoblanket.cli import _options as options
 from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
+from geoblanket.cli._settings import Settings
+from geoblanket.errors import ParameterError
 
 if TYPE_CHECKING:
     from geoblanket.planning.search import Plan, Rated
 
 __all__ = ["plan"]
+
+_PLAN = Settings(
+    "geoblanket.planning.search:make_plan",
+    "geoblanket.planning.on_the_road:Judges.of_roads",
+    without=("home_m", "walks"),
+)
 
 
 def plan(
@@ -35,21 +43,7 @@ def plan(
     roads: options.MaybeRoads = None,
     walks: options.MaybeWalks = None,
     model: Annotated[Path | None, typer.Option(metavar="FILE", help="Or a motion model, instead of roads.")] = None,
-    spacing: Annotated[
-        float | None,
-        typer.Option(help="Without walks: least distance between places, metres.", show_default="250"),
-    ] = None,
-    error: Annotated[
-        float | None,
-        typer.Option(
-            help="A mean error on the road that is small enough, metres: then the least cost is sought.",
-            show_default="as small as possible",
-        ),
-    ] = None,
-    order: Annotated[int, typer.Option(min=1, max=3, help="How many recent places the motion model knows.")] = 2,
-    trips: Annotated[int, typer.Option(min=1, help="How many trips are followed for each schedule, at most.")] = 600,
-    seed: options.Seed = 0,
-    workers: options.Workers = None,
+    set_: Annotated[list[str] | None, _PLAN.option] = None,
     picture: options.Picture = None,
     overwrite: options.Overwrite = False,
     json: JsonOption = False,
@@ -59,30 +53,24 @@ def plan(
     Give what an hour on the road or one report may cost at most. Schedules within these budgets are tried on trips, and
     a tracker follows the reports: all figures are estimates by simulation.
     """
-    from geoblanket.errors import ParameterError
+    from geoblanket.planning.on_the_road import Judges
+    from geoblanket.planning.schedules import Budgets, fence_km
     from geoblanket.planning.search import commands, in_words, make_plan, plan_facts
 
+    settings = _PLAN.read(set_)
     options.check_outputs(picture=picture, overwrite=overwrite)
     if (roads is None) == (model is None):
         raise ParameterError("Give either --roads or --model.")
-    if model is not None and (walks is not None or spacing is not None):
-        raise ParameterError("--walks and --spacing need --roads: a motion model has its own places.")
+    if model is not None and (walks is not None or "spacing_m" in settings):
+        raise ParameterError("--walks and spacing_m need --roads: a motion model has its own places.")
+    budgets = Budgets(hour=hour, report=report)
+    fence_km(home)  # refused before the work, not after it
     with progress_bars() as progress:
-        made = make_plan(
-            roads,
-            hour=hour,
-            report=report,
-            home_m=home,
-            walks=walks,
-            model=model,
-            spacing_m=spacing,
-            error_m=error,
-            order=order,
-            trips=trips,
-            seed=seed,
-            workers=workers,
-            progress=progress,
-        )
+        if roads is not None:
+            judges = Judges.of_roads(roads, walks=walks, progress=progress, **settings.of(Judges.of_roads))
+        elif model is not None:
+            judges = Judges.of_model(model, **settings.of(Judges.of_model))
+        made = make_plan(judges, budgets, home_m=home, progress=progress, **settings.of(make_plan))
     road_file, program = None if roads is None else str(roads), _program()
     if json:
         print_json(plan_facts(made, roads=road_file, program=program, folder=Path()))
@@ -95,11 +83,9 @@ def plan(
             typer.echo(f"  {command}")
     say(f"Estimates, by simulation. {made.judged_by}")
     if picture is not None:
-        from geoblanket._picture import save_figure
         from geoblanket.planning.picture import plan_figure
 
-        save_figure(plan_figure(made), picture)
-        say(f"Picture written to {picture}.")
+        options.save_picture(plan_figure(made), picture)
 
 
 def _program() -> str:

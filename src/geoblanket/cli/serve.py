@@ -2,26 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from geoblanket._display import counted
 from geoblanket.cli import _options as options
 from geoblanket.cli._output import progress_bars, say
-from geoblanket.cli.ledger import CounterOption, KeyOption, device_key
+from geoblanket.cli._settings import Settings
 
 if TYPE_CHECKING:
     from geoblanket.mechanism.bundle.policy import Policy
-    from geoblanket.service.limits import Limits
-    from geoblanket.service.receiver import Receiver
-    from geoblanket.service.report import ReportDesk
-    from geoblanket.service.store import BundleStore
+    from geoblanket.serve.limits import Limits
+    from geoblanket.serve.service.bundles import BundleStore
+    from geoblanket.serve.service.receiver import Receiver
+    from geoblanket.serve.service.report import ReportWorker
 
 __all__ = ["gateway", "serve"]
 
 _GATEWAY_CONFIG = Path("gateway.toml")
+
+
+@dataclass(frozen=True)
+class _ServeSettings:
+    """Settings of `serve` besides those of `Trust`."""
+
+    allow_host: str = ""
+    """Also answer to these names in the Host header, with commas between them: for example of a reverse proxy."""
+    access_log: bool = False
+    """Log a line for each request, without what was sent."""
+
+
+_SERVE = Settings(_ServeSettings, "geoblanket.mechanism.bundle.trust:Trust", without=("public_key", "domain"))
 
 
 def serve(
@@ -29,26 +44,16 @@ def serve(
     *,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8642,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="Also answer to this name in the Host header, for example of a reverse proxy.",
-            show_default="localhost, 127.0.0.1 and [::1]",
-        ),
-    ] = None,
     public_key: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Serve only bundles signed by this Ed25519 key (PEM).")
     ] = None,
-    allow_unsigned: Annotated[
-        bool, typer.Option("--allow-unsigned", help="With a key: serve others too, and say that they are not signed.")
-    ] = False,
-    minimum_version: Annotated[int, typer.Option(min=0, help="Refuse older bundles.")] = 0,
     policy: options.PolicyFile = None,
     roads: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Roads for the map of the web page.", show_default="only places and zones are drawn"
+            metavar="FILE",
+            help="Roads for the map of the web page, and for the drives that it replays.",
+            show_default="no roads, and no drives",
         ),
     ] = None,
     walks: Annotated[
@@ -57,7 +62,7 @@ def serve(
             metavar="FILE",
             help="Walks that the bundles were built from: the page replays some that were held out. They are true "
             "paths of vehicles, so only on an address that no other machine can reach.",
-            show_default="only parked cars and made-up drives are replayed",
+            show_default="only made-up drives are replayed",
         ),
     ] = None,
     model: Annotated[
@@ -69,14 +74,6 @@ def serve(
             show_default="for the page, from the roads and training walks; no reports are received",
         ),
     ] = None,
-    plan: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="A plan from `geoblanket plan --json`: the page shows what other intervals would give.",
-            show_default="not shown",
-        ),
-    ] = None,
     ledger: Annotated[
         Path | None,
         typer.Option(
@@ -86,9 +83,7 @@ def serve(
             show_default="no reports",
         ),
     ] = None,
-    key: KeyOption = None,
-    counter: CounterOption = None,
-    access_log: Annotated[bool, typer.Option(help="Log a line for each request, without what was sent.")] = False,
+    set_: Annotated[list[str] | None, _SERVE.option] = None,
 ) -> None:
     """Serve verified bundles over HTTP, and a page that shows what they do; with a ledger, also this vehicle's reports.
 
@@ -99,14 +94,15 @@ def serve(
     """
     from geoblanket.errors import ParameterError
     from geoblanket.mechanism.bundle.trust import Trust
-    from geoblanket.service.app import create_app
-    from geoblanket.service.explorer import Explorer
-    from geoblanket.service.limits import LOOPBACK_NAMES, Limits
-    from geoblanket.service.metrics import configure_logs
-    from geoblanket.service.server import is_loopback, listen
-    from geoblanket.service.server import serve as serve_app
-    from geoblanket.service.store import BundleStore
+    from geoblanket.serve.limits import LOOPBACK_NAMES, Limits
+    from geoblanket.serve.metrics import configure_logs
+    from geoblanket.serve.server import is_loopback, listen, make_server, url_of
+    from geoblanket.serve.service.app import create_app
+    from geoblanket.serve.service.bundles import BundleStore
+    from geoblanket.serve.service.explorer import Explorer
 
+    settings = _SERVE.read(set_)
+    chosen = _ServeSettings(**settings.of(_ServeSettings))
     local = is_loopback(host)
     for option, path, what in (
         ("--ledger", ledger, "Reports contain true locations, and are accepted"),
@@ -116,52 +112,46 @@ def serve(
             raise ParameterError(
                 f"{what} only on a loopback address, such as 127.0.0.1. Leave out {option}, or --host."
             )
-    names = frozenset(name.lower() for name in allow_host or ())
+    names = frozenset(name.strip().lower() for name in chosen.allow_host.split(",") if name.strip())
     least = options.read_policy(policy)
-    trust = Trust(public_key=public_key, allow_unsigned=allow_unsigned, minimum_version=minimum_version)
+    trust = Trust(public_key=public_key, **settings.of(Trust))
     with progress_bars() as progress:
         store = BundleStore(files, trust=trust, policy=least, progress=progress)
-    explorer = Explorer(store, roads=roads, walks=walks, model=model, plan=plan)
+    explorer = Explorer(store, roads=roads, walks=walks, model=model)
     limits = Limits()
     tracking = None if model is None else _open_receiver(store, limits, model)
     if not local:
         say(f"WARNING: {host} can be reached from other machines. There is no encryption and no login here.")
     hosts = names | LOOPBACK_NAMES if local or names else None
     with listen(host, port) as listener:
-        desk = None if ledger is None else _open_desk(store, limits, ledger, key, counter, policy=least)
-        app = create_app(store, desk=desk, tracking=tracking, explorer=explorer, limits=limits, hosts=hosts)
-        configure_logs(access=access_log)
-        address, number, *_ = listener.getsockname()
-        shown = f"http://[{address}]:{number}" if ":" in address else f"http://{address}:{number}"
+        reports = None if ledger is None else _open_reports(store, limits, ledger, policy=least)
+        app = create_app(store, reports=reports, tracking=tracking, explorer=explorer, limits=limits, hosts=hosts)
+        configure_logs(access=chosen.access_log)
         parts = (
-            f"{len(store.bundles)} bundle(s)",
-            "" if desk is None else "this vehicle's reports",
+            counted(len(store.bundles), "bundle"),
+            "" if reports is None else "this vehicle's reports",
             "" if tracking is None else "where vehicles are that report to it",
         )
         what = " and ".join(filter(None, parts))
-        ready = partial(say, f"Serving {what} on {shown} (Ctrl-C stops).")
-        serve_app(app, listener, limits=limits, on_ready=ready)
+        ready = partial(say, f"Serving {what} on {url_of(listener)} (Ctrl-C stops).")
+        make_server(app, limits=limits, on_ready=ready).run(sockets=[listener])
     say("Stopped.")
 
 
-def _open_desk(
-    store: BundleStore, limits: Limits, ledger: Path, key: Path | None, counter: Path | None, *, policy: Policy
-) -> ReportDesk:
+def _open_reports(store: BundleStore, limits: Limits, ledger: Path, *, policy: Policy) -> ReportWorker:
     import resource
 
     from geoblanket.release.device import Device
-    from geoblanket.service.report import ReportDesk
+    from geoblanket.serve.service.report import ReportWorker
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core dump would hold where the vehicle was
     bundle = store.bundles[0].bundle
-    sealed_by = device_key(key)
-    return ReportDesk(
-        lambda: Device.open(bundle, ledger=ledger, device_key=sealed_by, counter=counter, policy=policy), limits=limits
-    )
+    sealing = options.sealing()
+    return ReportWorker(lambda: Device.open(bundle, ledger=ledger, policy=policy, **sealing), limits=limits)
 
 
 def _open_receiver(store: BundleStore, limits: Limits, model: Path) -> Receiver:
-    from geoblanket.service.receiver import Receiver
+    from geoblanket.serve.service.receiver import Receiver
     from geoblanket.tracking.motion_model import MotionModel
 
     return Receiver(store.bundles[0].bundle, MotionModel.load(model), limits=limits)
@@ -176,7 +166,9 @@ def gateway(
         bool, typer.Option("--enrol", help="Give devices that are not known an account at first sight.")
     ] = False,
     policy: options.PolicyFile = None,
-    access_log: Annotated[bool, typer.Option(help="Log a line for each request, without what was sent.")] = False,
+    access_log: Annotated[
+        bool, typer.Option("--access-log", help="Log a line for each request, without what was sent.")
+    ] = False,
 ) -> None:
     """Stand between trackers and their server: OwnTracks (HTTP, MQTT), OsmAnd and Traccar, and JSON lines.
 
@@ -185,7 +177,7 @@ def gateway(
 
     Ctrl-C or SIGTERM stops the gateway in order.
     """
-    from geoblanket.gateway.config import read_config, readable_by_others, write_example
+    from geoblanket.serve.gateway.config import read_config, readable_by_others, write_example
 
     if init:
         write_example(file)
@@ -199,8 +191,8 @@ def gateway(
         return
     import resource
 
-    from geoblanket.gateway.running import run
-    from geoblanket.service.metrics import configure_logs
+    from geoblanket.serve.gateway.running import run
+    from geoblanket.serve.metrics import configure_logs
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core dump would hold where devices were
     configure_logs(access=access_log)

@@ -1,8 +1,8 @@
-"""What can be counted for a motion model: the runs of places that a chain from the road network can take.
+"""The cells that are counted for a private motion model: runs of places that a chain from the road network can take.
 
-The cells are public, because the roads are: *moves* from place to place; *runs* of three places, and of four for a
-chain of order 3; *turns*, which tell runs of three apart only by how far each move goes and how sharply the vehicle
-turns between them; and *regions*, squares of several sizes. Steps of walks that fit no cell are not counted.
+The cells are public, because the roads are. There are *moves* from place to place, *runs* of three places (and of four
+for a chain of order 3), *turns*, which group runs of three by the lengths of both moves and the angle between them, and
+*regions*, squares of several sizes. Steps of walks that fit no cell are not counted.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from typing import Final
 import numpy as np
 
 from geoblanket._arrays import Floats, Ints
+from geoblanket.tracking.learning import find_keys
 from geoblanket.tracking.motion_model import MotionModel
 
 __all__ = ["ChainCells", "Runs", "regions"]
 
 _TURNS: Final = 4
-"""Turns are told apart by so many angles, from straight on to back."""
+"""Number of classes of angles, from straight on to back."""
 _DISTANCES: Final = np.array([0.04, 1.2, 1.8, 2.4, 3.2, 4.4, 6.0])
-"""Moves are told apart by distance, at these multiples of the usual distance between places."""
+"""Limits between classes of distance, as multiples of the usual distance between places."""
 _COARSEST, _FINEST = 4, 1024
-"""Squares along each side of the city, of the largest size, and of the smallest that there can be."""
+"""The least and the largest number of squares along each side of the city."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,16 +32,16 @@ class Runs:
     """Runs of places, each a move from a state of the chain."""
 
     first: int
-    """The first entry of the chain's moves that is one of them; they are the entries from there to `last`."""
+    """The runs are the entries of the chain's moves from `first` to before `last`."""
     last: int
     state: Ints
-    """The state that each starts from, shape (n,)."""
+    """The state that each run starts from, shape (n,)."""
     prefix: Ints
-    """The shorter run that it is without its last place, shape (n,)."""
+    """The run without its last place, shape (n,)."""
     suffix: Ints
-    """The shorter run that it is without its first place, shape (n,)."""
+    """The run without its first place, shape (n,)."""
     keys: Ints
-    """The shorter run `prefix` and the last place in one number, ascending, shape (n,)."""
+    """`prefix` and the last place in one number, ascending, shape (n,)."""
     by_key: Ints
     """The run of each key, shape (n,)."""
 
@@ -66,7 +67,7 @@ class ChainCells:
             self.source, self.target = self._entry_state, road.targets.astype(np.int64)
             self.flow: Floats = road.usual[self._entry_state].astype(np.float64) * road.chances
         else:
-            # Every move is a state of its own. States of three places come after those of two.
+            # With the same order everywhere, every move is a state. States of three places come after states of two.
             pairs = int((lengths == 2).sum())
             self.source, self.target = (road.states[:pairs, column].astype(np.int64) for column in (1, 0))
             self.flow = self._flow_of_pairs(pairs)
@@ -76,7 +77,7 @@ class ChainCells:
         self._keys = keys[self._by_key]
 
     def _flow_of_pairs(self, pairs: int) -> Floats:
-        """Return how often each move is made in the long run, whatever longer state it leads to."""
+        """Return the long-run share of each move, over all states that end in it."""
         usual = self.road.usual.astype(np.float64)
         flow = usual[:pairs].copy()
         if pairs < len(self.road):
@@ -94,13 +95,14 @@ class ChainCells:
 
     def move(self, source: Ints, target: Ints) -> Ints:
         """Return the numbers of moves, −1 where there is none."""
-        return _found(self._keys, self._by_key, source * self.places + target)
+        return _numbers_of(self._keys, self._by_key, source * self.places + target)
 
     @cached_property
     def runs(self) -> list[Runs]:
-        """Runs of three places, then of four: as many kinds as the order of the chain is above 1."""
+        """Runs of three places for order 2 or more, then runs of four for order 3."""
         if self.road.memory == 1:
             return []
+        # A run of three is a move from a state of two places. These states, and their moves, come first in the chain.
         pairs = self.move_count
         split = int(self.road.offsets[pairs])
         state = self._entry_state[:split]
@@ -108,6 +110,7 @@ class ChainCells:
         three = self._runs(0, split, state, prefix=state, suffix=self.move(self.target[state], target), last=target)
         if self.road.memory == 2:
             return [three]
+        # A run of four is a move from a state of three places.
         state = self._entry_state[split:]
         history = self.road.states[state].astype(np.int64)
         target = self.road.states[self.road.targets[split:], 0].astype(np.int64)
@@ -121,12 +124,12 @@ class ChainCells:
         return Runs(first, end, state, prefix, suffix, keys[order], order)
 
     def run(self, runs: Runs, prefix: Ints, last: Ints) -> Ints:
-        """Return the numbers of runs by their shorter runs (−1: none) and last places, −1 where there is none."""
-        return np.where(prefix >= 0, _found(runs.keys, runs.by_key, prefix * self.places + last), -1)
+        """Return the numbers of runs by their prefix (−1: none) and last place, −1 where there is no such run."""
+        return np.where(prefix >= 0, _numbers_of(runs.keys, runs.by_key, prefix * self.places + last), -1)
 
     @cached_property
     def turn(self) -> Ints:
-        """What each run of three places is among the turns, numbered without gaps; moves by distance at order 1."""
+        """The turn of each run of three places, numbered without gaps; at order 1, the distance class of each move."""
         xy = self.road.xy_m
         if self.road.memory == 1:
             return _numbered(self._distance(xy[self.target] - xy[self.source]))
@@ -140,15 +143,15 @@ class ChainCells:
         return _numbered((far_before * (len(_DISTANCES) + 1) + far_after) * _TURNS + sharp)
 
     def _distance(self, moved_m: Floats) -> Ints:
-        """Return the class of each move by its distance, 0 where the vehicle stays."""
+        """Return the distance class of each move, 0 where the vehicle stays."""
         usual = float(np.sqrt(np.prod(np.ptp(self.road.xy_m, axis=0).clip(1.0)) / self.places))
         return np.digitize(np.hypot(*moved_m.T), usual * _DISTANCES).astype(np.int64)
 
 
 def regions(xy_m: Floats) -> dict[int, Ints]:
-    """Return the square that each place lies in, numbered without gaps, for 4 × 4 squares, 8 × 8 and so on.
+    """Return the square of each place, numbered without gaps, for 4 × 4 squares, 8 × 8 and so on.
 
-    Squares halve until they hold three places on average, or are a thousandth of the city.
+    Squares are halved as long as they hold three places on average, to at most 1024 × 1024.
     """
     low, side = xy_m.min(axis=0), max(float(np.ptp(xy_m, axis=0).max()), 1.0) * (1 + 1e-9)
     found: dict[int, Ints] = {}
@@ -164,13 +167,11 @@ def regions(xy_m: Floats) -> dict[int, Ints]:
 
 
 def _numbered(values: Ints) -> Ints:
-    """Return values as numbers from 0, without gaps."""
+    """Renumber values from 0, without gaps."""
     return np.unique(values, return_inverse=True)[1].astype(np.int64)
 
 
-def _found(ascending: Ints, numbers: Ints, asked: Ints) -> Ints:
-    """Return the number that belongs to each key asked for, −1 where it is none of the ascending ones."""
-    if not len(ascending):
-        return np.full(len(asked), -1, np.int64)
-    position = np.searchsorted(ascending, asked).clip(max=len(ascending) - 1)
-    return np.where(ascending[position] == asked, numbers[position], -1)
+def _numbers_of(ascending: Ints, numbers: Ints, asked: Ints) -> Ints:
+    """Return the number that belongs to each key asked for, −1 where there is no such key."""
+    position = find_keys(ascending, asked)
+    return np.where(position >= 0, np.append(numbers, -1)[position], -1)

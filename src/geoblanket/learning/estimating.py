@@ -1,10 +1,9 @@
-"""From noisy counts of a chain's cells to its probabilities; see `private` for which counts there are.
+"""From noisy counts of a chain's cells to its probabilities; `private` lists the counts.
 
-Estimates are as far from what is expected as the noise allows, and no further. Counting with noise says much of what is
-frequent and nothing of what is rare. So every count is taken as what was expected of it, from roads and from coarser
-counts, times a factor; how far these factors spread is learned from all counts together (a nonparametric
-maximum-likelihood mixture, by expectation–maximisation), and each count becomes its posterior mean. All of this is
-arithmetic on what was released: it costs no privacy.
+Noisy counts say much about frequent cells and nothing about rare ones. So every count is modelled as its expectation,
+from roads and from coarser counts, times a factor. The distribution of the factors is learned from all counts together
+(a nonparametric maximum-likelihood mixture, by expectation–maximisation), and each count becomes its posterior mean.
+All of this is post-processing of noisy counts: it costs no privacy.
 """
 
 from __future__ import annotations
@@ -25,13 +24,14 @@ _FACTORS: Final = np.exp(np.linspace(-np.log(64), np.log(64), 33))
 _USUAL_FACTORS: Final = (
     np.exp(-((np.log(_FACTORS) / 0.5) ** 2) / 2) / np.exp(-((np.log(_FACTORS) / 0.5) ** 2) / 2).sum()
 )
-"""Factors as they are expected before anything is counted: their logarithms spread by a half."""
+"""Prior of the factors: their logarithms have a standard deviation of a half."""
 _STEP: Final = float(_FACTORS[1] / _FACTORS[0])
 _WIDTH: Final = (_STEP - 1) / 4
-"""Factors spread around each of these, relative to it, by a quarter of the way to the next: none is left out."""
+"""Relative standard deviation of the component around each factor: a quarter of the way to the next, so that the
+components overlap."""
 _REACH: Final = _STEP**3
 _USUAL_COUNTS: Final = 20.0
-"""How many counts this expectation is worth: few counts, or noisy ones, must not be fitted too closely."""
+"""Weight of the prior, in counts, so that few or noisy counts are not overfitted."""
 _LEAST_SIGNAL: Final = 3.0
 _ROUNDS: Final = 60
 _FEWEST_FITTED: Final = 200
@@ -39,37 +39,40 @@ _CELLS_AT_ONCE: Final = 1 << 16
 _TINY: Final = 1e-12
 _RAKING_ROUNDS: Final = 100
 _RAKING_STEP: Final = 0.35
-"""A half would be right for moves with two ends that differ; less keeps it from swinging where vehicles stay."""
+"""Damping of the raking. A half would suit moves with two different ends; less avoids oscillation where vehicles
+stay."""
 _UNSEEN: Final = 0.01
-"""Of the shares of places, what all have alike: no place is impossible because the trips on roads missed it."""
+"""Share that is spread evenly over all places: no place is impossible because the simulated trips missed it."""
 _ENOUGH: Final = 1e6
 """Weight of the prior, in trips. Large, so that shares are not smoothed twice."""
 
 
 def shrunk(noisy: Floats, expected: Floats, sigma: float) -> Floats:
-    """Return shares, which sum to 1, from noisy counts and what was expected.
+    """Return shares, which sum to 1, from noisy counts and expected shares.
 
     Parameters
     ----------
     noisy
-        Counts with noise, in any measure, shape (n,).
+        Noisy counts, in any unit, shape (n,).
     expected
-        Shares that were expected, positive, shape (n,).
+        Expected shares, positive, shape (n,).
     sigma
-        Standard deviation of the noise, in the measure of the counts.
+        Standard deviation of the noise, in the unit of the counts.
     """
+    # The total that fits best: the projection of the counts on the expected shares.
     expected = expected / expected.sum()
     length = float(np.sqrt(expected @ expected))
     total = float(noisy @ expected) / length**2
     if not total * length > _LEAST_SIGNAL * sigma:
         return expected  # all counts together hardly rise above the noise
     mean = total * expected
-    # Where even a large factor would drown in the noise, the counts tell nothing.
+    # Only cells whose count could rise above the noise, by a large factor, tell something about the factors.
     fitted = np.argsort(-mean, kind="stable")[: max(_FEWEST_FITTED, int((mean * _FACTORS[-1] > sigma / 2).sum()))]
     fit = _Likelihood(noisy[fitted], mean[fitted], sigma)
     weights = _USUAL_FACTORS
     for _ in range(_ROUNDS):
         weights = fit.improved(weights)
+    # Fitted cells get the posterior mean of their factor, the others the mean of all factors.
     factor = np.full(len(noisy), float(weights @ _FACTORS))
     factor[fitted] = fit.posterior_means(weights)
     posterior = mean * factor
@@ -78,7 +81,7 @@ def shrunk(noisy: Floats, expected: Floats, sigma: float) -> Floats:
 
 
 class _Likelihood:
-    """How probable each count is for factors around each of `_FACTORS`, up to a constant of the count."""
+    """The likelihood of each count for factors around each of `_FACTORS`, up to a constant for each count."""
 
     def __init__(self, noisy: Floats, mean: Floats, sigma: float) -> None:
         self._noisy, self._mean, self._sigma = noisy, mean, sigma
@@ -92,7 +95,7 @@ class _Likelihood:
         return [slice(start, start + _CELLS_AT_ONCE) for start in range(0, len(self._noisy), _CELLS_AT_ONCE)]
 
     def improved(self, weights: Floats) -> Floats:
-        """Return the weights of factors after one round."""
+        """Return the weights of the factors after one round of expectation–maximisation."""
         total = _USUAL_COUNTS * _USUAL_FACTORS
         for part in self._parts:
             each = part * weights
@@ -101,26 +104,27 @@ class _Likelihood:
         return result
 
     def posterior_means(self, weights: Floats) -> Floats:
+        """Return the posterior mean of each count's factor, shape (n,)."""
         means = []
         for some, part in zip(self._pieces(), self._parts, strict=True):
             spread = (self._mean[some, None] * _FACTORS * _WIDTH) ** 2
             nearer = spread / (spread + self._sigma**2) * (self._noisy[some] / self._mean[some])[:, None]
             nearer += self._sigma**2 / (spread + self._sigma**2) * _FACTORS
-            # Never below 0, and no further than its spread reaches: factors beyond have their own.
+            # Positive, and within reach of the component: factors beyond belong to other components.
             factors = np.clip(nearer, _FACTORS / _REACH, _FACTORS * _REACH)
             means.append((part * weights * factors).sum(axis=1) / (part @ weights))
         return np.concatenate(means)
 
 
 def raked(flow: Floats, source: Ints, target: Ints, visits: Floats) -> Floats:
-    """Return moves scaled by a factor of each place, so that places are visited as often as given.
+    """Scale moves by a factor for each place, so that the visits of places have the given shares (raking).
 
     Parameters
     ----------
     flow
-        How often each move is made, shape (n,).
+        Frequency of each move, shape (n,).
     source, target
-        Places that it goes from and to, shape (n,).
+        Places that each move goes from and to, shape (n,).
     visits
         Share of each place, shape (P,).
     """
@@ -142,7 +146,7 @@ def summed(weights: Floats, group: Ints, groups: int) -> Floats:
 
 
 def normalised(weights: Floats, group: Ints, groups: int) -> Floats:
-    """Return weights divided by the sum of their group; alike in a group without any."""
+    """Return weights divided by the sum of their group; equal shares in a group without weight."""
     total = np.bincount(group, weights, groups)
     size = np.bincount(group, minlength=groups)
     result: Floats = np.where(total[group] > 0, weights / np.maximum(total, 1e-300)[group], 1 / size[group])
@@ -159,21 +163,23 @@ class NoisyCounts:
 
 def estimated(cells: ChainCells, noisy_counts: dict[str, NoisyCounts]) -> MotionModel:
     """Return the model of the roads, corrected by noisy counts."""
+    # Places: from large squares to single places.
     road = cells.road
     on_road = summed(cells.flow, cells.target, cells.places)
     visits = _by_places(cells, noisy_counts, "places", on_road)
-    # Where vehicles are more often than roads let one expect, more trips start, too.
+    # Where vehicles are more frequent than expected from the roads, more trips start, too.
     starts = summed(road.start.astype(np.float64), road.present, cells.places) * visits / np.maximum(on_road, _TINY)
+    # Moves: scaled to the places, then corrected by their own counts, where the budget has any.
     flow = raked(cells.flow, cells.source, cells.target, visits)
     if not cells.runs:
         flow = _by_group(flow, cells.turn, noisy_counts["turns"])
     flow = _shrunk(flow, noisy_counts.get("moves"))
-    # Of each run of places, its expected count, and the probability of its last place on roads, given the earlier ones.
+    # For each run of places: its expected count, and by the roads the probability of its last place given the others.
     expected_counts, road_probabilities = flow, normalised(cells.flow, cells.source, cells.places)
     chances = normalised(flow, cells.source, cells.places) if not cells.runs else np.empty(len(road.chances))
     for name, runs in zip(RUNS, cells.runs, strict=False):
         own = road.chances[runs.first : runs.last].astype(np.float64)
-        # Roads tell by how much a place further back changes the next one; the counts so far, how often each is next.
+        # The roads give the effect of one more place in the past; the counts so far give the frequency of what follows.
         next_place = expected_counts[runs.suffix] * own / np.maximum(road_probabilities[runs.suffix], _TINY)
         expected = expected_counts[runs.prefix] * normalised(next_place, runs.state, len(road))
         if name == "runs":
@@ -200,7 +206,7 @@ def _shrunk(expected: Floats, noisy_counts: NoisyCounts | None) -> Floats:
 
 
 def _by_group(expected: Floats, group: Ints, noisy_counts: NoisyCounts) -> Floats:
-    """Return what is expected after counts of groups of cells."""
+    """Return the expected shares, corrected by noisy counts of groups of cells."""
     together = summed(expected, group, len(noisy_counts.counts))
     factor = shrunk(noisy_counts.counts, together, noisy_counts.sigma) / np.maximum(together, _TINY)
     result: Floats = expected * factor[group]
@@ -208,7 +214,7 @@ def _by_group(expected: Floats, group: Ints, noisy_counts: NoisyCounts) -> Float
 
 
 def _by_places(cells: ChainCells, noisy_counts: dict[str, NoisyCounts], name: str, expected: Floats) -> Floats:
-    """Return the share of each place: after counts of squares, from large to small, and of single places."""
+    """Return the share of each place, corrected by counts of squares, from large to small, and of single places."""
     shares: Floats = (expected + _UNSEEN * expected.mean()) / (expected.sum() * (1 + _UNSEEN))
     for squares, region in regions(cells.road.xy_m).items():
         shares = _by_group(shares, region, noisy_counts[in_squares(name, squares)])
@@ -216,7 +222,7 @@ def _by_places(cells: ChainCells, noisy_counts: dict[str, NoisyCounts], name: st
 
 
 def _start(cells: ChainCells, flow: Floats, starts: Floats) -> Singles:
-    """Return the belief at the start of a trip: what came before is as usual."""
+    """Return the belief over states at the start of a trip; the place before is taken as usual."""
     road = cells.road
     if not cells.runs:
         belief = starts[road.present]

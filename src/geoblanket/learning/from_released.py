@@ -1,16 +1,16 @@
-"""A motion model from reports that were released anyway: no true place is ever seen, and nothing more is spent.
+"""Learn a motion model from released reports: no true place is seen, and no further budget is spent.
 
-The model tells of the vehicles that reported, as far as their reports do. So it names the ε of the reports.
+The model tells as much about the vehicles as their reports do. So it states the ε of the reports.
 
-Expectation–maximisation over the tracker's chain. From the reports of a trip, before and after, follows how probable
-each move was at each step (forwards and backwards); these probabilities, added up, are the counts from which the next
-model is made; and so on. Where reports tell little, the model stays near the one it started from.
+The method is expectation–maximisation over the tracker's chain. The forward–backward algorithm gives the probability of
+each move at each step of a trip, by all its reports. The sums of these probabilities are the counts for the next model,
+and so on. Where reports tell little, the model stays near the one it started from.
 
-Hold: a report that is repeated shows that the vehicle stayed, and counts as a move to the same place. A report that
-differs shows that it moved, if perhaps not to another place. So before such a report a stay is less probable than the
-model says, by the share of all stays that were held; that share is learned with the rest. Without this, stays would
-count twice: once where they are held, and again among the reports that differ. Where nearly all stays are held this
-takes more rounds; after eight the chance to stay is some 3 % too high.
+Hold: a held report shows that the vehicle stayed, and counts as a move to the same place. A different report shows that
+the vehicle moved, though perhaps not to another place. So before a different report, a stay is less probable than the
+model says, by the share of all stays that were held; this share is learned, too. Otherwise stays would count twice:
+once where they are held, and again before different reports. Where nearly all stays are held, learning takes more
+rounds; after eight, the chance to stay is about 3 % too high.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ __all__ = ["DEFAULT_ROUNDS", "learn_from_released"]
 
 DEFAULT_ROUNDS: Final = 8
 _SILENCE_S: Final = 300.0
-"""After so long without a report, a trip starts anew."""
+"""After a longer time without a report, a new trip starts, seconds."""
 _TRUST_MOVES: Final = 10.0
 _TRUST_STARTS: Final = 100.0
-"""How many moves from a place, and how many starts, what was known before is worth."""
+"""Weight of the starting model: in moves from each place, and in starts."""
 _FIRST_HELD: Final = 0.5
-"""Share of the steps that stay at a place and are held, before any report was seen."""
+"""The initial share of stays that are held."""
 _COLUMNS_AT_ONCE: Final = 2048
 _PARTS: Final = 8
-"""Trips are counted in so many parts, whatever the number of processes."""
+"""Trips are counted in this many parts, whatever the number of processes, so that sums round the same."""
 _S_PER_MOVE: Final = 2e-9
-"""Seconds for each move of the model and each report."""
+"""Estimated time for each move of the model and each report, seconds."""
 _TINY: Final = 1e-30
 
 
@@ -67,18 +67,17 @@ def learn_from_released(
     Parameters
     ----------
     reports
-        A table written by `geoblanket perturb`, or a data frame with its columns. A frame does not say which bundle
-        made it: its reports must lie at the places, or the cells, of the one given, and the model says that their ε is
-        unknown.
+        A table written by `geoblanket perturb`, or a data frame with its columns. A frame does not name its bundle: its
+        reports must lie at the places or cells of `bundle`, and the model states that their ε is unknown.
     bundle
-        What the reports were made by.
+        The bundle that made the reports.
     start
-        Where to start from: a model of the roads alone, or one that was learned with privacy. Its step must be the
-        interval of the reports.
+        The model to start from: of the roads alone, or learned with privacy. Its step must be the interval of the
+        reports.
     rounds
-        How often reports are gone through, 1 or more.
+        Number of passes over the reports, 1 or more.
     workers
-        Processes; by default as many as pay. They make no difference to what is learned.
+        Number of processes; None: as many as pay. The result does not depend on it.
 
     Raises
     ------
@@ -105,7 +104,7 @@ def learn_from_released(
         )
     model = first = start
     prior = _Prior.of(first)
-    held = _FIRST_HELD if bundle.lattice is not None and bundle.lattice.hold_mm else 0.0
+    held = _FIRST_HELD if bundle.holds else 0.0
     seconds = rounds * _S_PER_MOVE * len(model.chances) * table.rows
     processes = count_workers(workers, tasks=_PARTS, seconds=seconds)
     for number in range(rounds):
@@ -116,7 +115,7 @@ def learn_from_released(
             parts = _divided(_trips(rows, interval_s))
             tasks = [(beliefs, parts[first::processes]) for first in range(processes)]
             counted = list(map_in_order(_counted, tasks, workers=processes))
-            # In the order of the parts, so that it makes no difference who counted them.
+            # Added in the order of the parts, so that the sum does not depend on the number of processes.
             for part in range(len(parts)):
                 moves.add(counted[part % processes][part // processes])
             done += len(rows.row)
@@ -138,18 +137,17 @@ def learn_from_released(
 
 
 def _trips(rows: ReleasedRows, interval_s: float) -> Sequences:
-    """Return the trips of vehicles: slots without a report are filled in, and long silences divide."""
-    order = np.lexsort((rows.slot, rows.vehicle))
-    vehicle, slot = rows.vehicle[order], rows.slot[order]
-    again = np.append(False, (vehicle[1:] == vehicle[:-1]) & (slot[1:] == slot[:-1]))
-    order, vehicle, slot = order[~again], vehicle[~again], slot[~again]
-    gap = np.append(0, np.diff(slot))
-    starts = np.append(True, vehicle[1:] != vehicle[:-1]) | (gap * interval_s > _SILENCE_S)
+    """Return the trips of vehicles: long silences separate them, and slots without a report are filled in."""
+    reported, order = Sequences.of(rows.slot, rows.output, rows.vehicle)
+    slot, gap = reported.slot, np.append(0, np.diff(reported.slot))
+    starts = gap * interval_s > _SILENCE_S
+    starts[reported.starts] = True
+    # Every slot of a trip has a row: the filter steps once for each, with a report or without.
     added = np.where(starts, 0, gap - 1)
     position = np.arange(len(slot)) + np.cumsum(added)
     count = len(slot) + int(added.sum())
     output = np.full(count, NO_REPORT, np.int64)
-    output[position] = rows.output[order]
+    output[position] = reported.output
     first = position[starts]
     trip = np.repeat(np.arange(len(first)), np.diff(np.append(first, count)))
     every_slot = slot[starts][trip] + np.arange(count) - first[trip]
@@ -171,7 +169,7 @@ def _filled(values: Ints | None, order: Ints, position: Ints, count: int) -> Int
 
 
 def _divided(trips: Sequences) -> list[Sequences]:
-    """Return trips in parts of about as many slots each, the longest trips first."""
+    """Divide trips into parts with about equally many slots, the longest trips first."""
     order = np.argsort(-trips.lengths, kind="stable")
     ends = np.cumsum(trips.lengths[order])
     cuts = np.searchsorted(ends, ends[-1] * np.arange(1, _PARTS) / _PARTS)
@@ -179,7 +177,7 @@ def _divided(trips: Sequences) -> list[Sequences]:
 
 
 def _counted(beliefs: BeliefFilter, parts: list[Sequences]) -> list[_Moves]:
-    """Return how probable starts and moves were, in each part."""
+    """Return the expected starts and moves of each part."""
     groups = _groups(beliefs.model)
     counted = []
     for trips in parts:
@@ -191,13 +189,13 @@ def _counted(beliefs: BeliefFilter, parts: list[Sequences]) -> list[_Moves]:
 
 @dataclass(frozen=True, eq=False)
 class _Moves:
-    """How often trips started at each state and made each move, as expected."""
+    """Expected counts of starts at each state, and of each move."""
 
     starts: Floats
     counts: Floats
-    """Of moves before reports that differ from the last."""
+    """Moves before reports that are not held."""
     held: Floats
-    """Of moves that stay at a place, by reports that are held."""
+    """Moves that stay at a place, shown by held reports."""
 
     @classmethod
     def none(cls, model: MotionModel) -> _Moves:
@@ -210,7 +208,7 @@ class _Moves:
 
 
 class _Adder:
-    """Adds up how probable starts and moves were."""
+    """Adds up the posterior probabilities of starts and moves (the E-step)."""
 
     def __init__(self, beliefs: BeliefFilter, groups: list[tuple[Ints, Ints, Ints]]) -> None:
         model = beliefs.model
@@ -232,9 +230,9 @@ class _Adder:
         Parameters
         ----------
         before
-            How probable each state was before the step, by earlier reports, shape (N, B).
+            Filtered beliefs before the step, shape (N, B).
         after
-            How probable later reports are from each state after it, such that all moves together have probability 1.
+            Likelihood of later reports from each state after it, scaled so that all moves together have probability 1.
         """
         self._before.append(before)
         self._after.append(after)
@@ -242,12 +240,13 @@ class _Adder:
             self._flush()
 
     def rested(self, before: Singles) -> None:
-        """Count one step of vehicles that stayed where they were, by their states before it, shape (N, B)."""
+        """Count one step of vehicles that stayed at their places, by their beliefs before it, shape (N, B)."""
         self._rested += before.sum(axis=1, dtype=np.float64)
 
     def _flush(self) -> None:
         if not self._before:
             return
+        # For each move, the sum over steps of `before` at its source times `after` at its target: a matrix product.
         before, after = np.concatenate(self._before, axis=1), np.concatenate(self._after, axis=1)
         for states, targets, entries in self._groups:
             self._together[entries] += (before[states] @ after[targets].T).ravel()
@@ -262,9 +261,9 @@ class _Adder:
 
 
 def _groups(model: MotionModel) -> list[tuple[Ints, Ints, Ints]]:
-    """Return states that lead to the same states: their numbers, those they lead to, and the moves between them.
+    """Group states that lead to the same states; return the states, their targets, and the moves of each group.
 
-    Moves of a group are counted by one product of matrices.
+    One matrix product counts all moves of a group.
     """
     alike: dict[bytes, list[int]] = {}
     offsets = model.offsets
@@ -280,17 +279,17 @@ def _groups(model: MotionModel) -> list[tuple[Ints, Ints, Ints]]:
 
 @dataclass(frozen=True, eq=False)
 class _Prior:
-    """What was known before, and how it gives way to counts."""
+    """The starting model as a prior, and its update by counts (the M-step)."""
 
     first: MotionModel
     state: Ints
-    """Of each move, the state that it leaves."""
+    """The state that each move leaves."""
     pair: Ints
-    """Of each move, a number for the places that it leads from and to."""
+    """The pair of places, as a number, of each move."""
     source: Ints
-    """Of each pair, the place that it leads from."""
+    """The place that each pair leads from."""
     chances: Floats
-    """Of each pair, how probable it was before, whatever came earlier."""
+    """The prior probability of each pair, given its first place."""
 
     @classmethod
     def of(cls, first: MotionModel) -> _Prior:
@@ -308,7 +307,7 @@ class _Prior:
         return stays
 
     def between_reports(self, model: MotionModel, held: float) -> MotionModel:
-        """Return how vehicles move before a report that is not held, if this share of stays is."""
+        """Return how vehicles move before a report that is not held, given the share of stays that are held."""
         if not held:
             return model
         left = np.where(self._stays, 1 - held, 1.0)
@@ -321,13 +320,14 @@ class _Prior:
         return held / (held + float(moves.counts[self._stays].sum()) + _TINY)
 
     def updated(self, model: MotionModel, moves: _Moves) -> MotionModel:
-        """Return the model after counts: moves from place to place, then by what came before, then starts."""
+        """Return the model updated by counts: moves between places, then moves of states, then starts."""
+        # Moves between places correct the prior of all their states; then states with counts of their own differ.
         counts, states, places = moves.counts + moves.held, len(model), model.place_count
         of_pair = summed(counts, self.pair, len(self.chances))
         by_place = normalised(of_pair + _TRUST_MOVES * self.chances, self.source, places)
         changed = by_place / np.maximum(self.chances, _TINY)
         chances = normalised(self.first.chances * changed[self.pair], self.state, states)
-        if len(of_pair) < len(counts):  # otherwise places are states, and their counts must not count twice
+        if len(of_pair) < len(counts):  # otherwise places are the states, and counts would be used twice
             chances = normalised(counts + _TRUST_MOVES * chances, self.state, states)
         starts = moves.starts + _TRUST_STARTS * self.first.start
         return replace(model, chances=chances.astype(np.float32), start=(starts / starts.sum()).astype(np.float32))

@@ -1,31 +1,44 @@
-"""Noise for sums over vehicles or trips, and what it costs: all by OpenDP, in whole numbers.
+"""Noise for sums over vehicles or trips, and its cost: all by OpenDP, in whole numbers.
 
 A *unit* (a vehicle, or a trip) changes the sums of one part by at most a bound, as a Euclidean length. Discrete
 Gaussian noise of standard deviation *scale* then costs ρ = (bound / scale)² / 2, in zero-concentrated differential
-privacy. The costs of parts add up, and OpenDP says which ε they are together for a δ.
+privacy. The costs of parts add up, and OpenDP converts their sum to an ε for a δ.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, get_args
 
 import numpy as np
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Ints
 from geoblanket._display import Progress, silent
-from geoblanket._training import PrivatePart
+from geoblanket._training import PrivatePart, Unit
 from geoblanket.errors import MissingExtraError, ParameterError, RandomnessError
 
-__all__ = ["BOUND", "LARGEST_EPSILON", "TrainingBudget", "noisy", "require_opendp"]
+__all__ = [
+    "BOUND",
+    "FEWEST_UNITS",
+    "LARGEST_EPSILON",
+    "MOST_UNITS",
+    "TrainingBudget",
+    "check_delta",
+    "largest_affordable",
+    "noisy",
+    "require_opendp",
+]
 
 BOUND: Final = 1 << 16
 """The Euclidean length of one unit's counts, as whole numbers: 1 is 65,536."""
 LARGEST_EPSILON: Final = 64.0
 """Beyond it, (ε, δ) promises nothing worth stating."""
+FEWEST_UNITS: Final = 2
+MOST_UNITS: Final = 1 << 40
 _LARGEST_BOUND: Final = 1 << 40
 _LARGEST_SCALE: Final = float(1 << 56)  # of noise that stays far within 64 bits
 _CELLS_AT_ONCE: Final = 1 << 14  # a fifth of a second
@@ -50,7 +63,7 @@ def require_opendp() -> ModuleType:
 @checked
 @dataclass(frozen=True)
 class TrainingBudget:
-    """What learning may cost each unit. Make it with `TrainingBudget.of`.
+    """The largest cost of learning for each unit. Make it with `TrainingBudget.of`.
 
     Examples
     --------
@@ -63,16 +76,29 @@ class TrainingBudget:
     delta: float
     rho: float
     """The largest cost, as zero-concentrated differential privacy, that stays within ε for δ."""
+    unit: Unit = "vehicle"
+    """Whose presence is hidden: a vehicle with all its trips, or a trip."""
+    units: int | None = None
+    """The number of units, if it is public; None: units are counted with noise."""
 
     @classmethod
     @checked
-    def of(cls, epsilon: float, delta: float) -> Self:
+    def of(cls, epsilon: float, delta: float, *, unit: Unit = "vehicle", units: int | None = None) -> Self:
         """Return the budget of an ε and a δ.
+
+        Parameters
+        ----------
+        unit
+            Whose presence is hidden: a vehicle with all its trips, or a trip. The choice must not depend on the walks.
+            Vehicles are distinguished by their names.
+        units
+            The number of units, if it is public: it is written into the model as given. It only decides how the budget
+            is split and how small δ must be. None: units are counted with noise, for 2 % of the budget.
 
         Raises
         ------
         ParameterError
-            If they promise nothing, or leave nothing to learn with.
+            If ε and δ promise nothing, or leave nothing to learn with.
         MissingExtraError
             If OpenDP is not installed.
         """
@@ -82,21 +108,39 @@ class TrainingBudget:
             )
         if not 0 < delta < 1:
             raise ParameterError(f"The δ of learning must be more than 0 and less than 1. Got {delta:g} instead.")
+        if unit not in get_args(Unit):
+            raise ParameterError(f"The unit is 'vehicle' or 'trip'. Got {unit!r} instead.")
+        if units is not None:
+            if not FEWEST_UNITS <= units <= MOST_UNITS:
+                raise ParameterError(f"The number of units must be {FEWEST_UNITS} or more. Got {units} instead.")
+            check_delta(delta, units, unit)
         dp = require_opendp()
         converted = dp.c.make_zCDP_to_approxDP(_gaussian(dp, 1.0))
 
-        def is_affordable(length: float) -> bool:
-            return bool(converted.map(length).epsilon(delta) <= epsilon)
-
-        low, high = 0.0, 1.0
-        while is_affordable(high):
-            low, high = high, 2 * high
-        while low < (middle := (low + high) / 2) < high:
-            low, high = (middle, high) if is_affordable(middle) else (low, middle)
-        rho = math.nextafter(low * low / 2, 0.0)  # rounded down: `low` was affordable
+        length = largest_affordable(lambda length: converted.map(length).epsilon(delta) <= epsilon)
+        rho = math.nextafter(length * length / 2, 0.0)  # rounded down: `length` was affordable
         if not _scale(rho, BOUND) <= _LARGEST_SCALE:
             raise ParameterError(f"ε = {epsilon:g} with δ = {delta:g} leaves nothing to learn with. Give a larger ε.")
-        return cls(float(epsilon), float(delta), rho)
+        return cls(float(epsilon), float(delta), rho, unit, units)
+
+
+def largest_affordable(is_affordable: Callable[[float], bool]) -> float:
+    """Return the largest positive number that is affordable, by bisection to the last bit; larger ones must not be."""
+    low, high = 0.0, 1.0
+    while is_affordable(high):
+        low, high = high, 2 * high
+    while low < (middle := (low + high) / 2) < high:
+        low, high = (middle, high) if is_affordable(middle) else (low, middle)
+    return low
+
+
+def check_delta(delta: float, units: int, unit: Unit) -> None:
+    """Raise ParameterError if δ is so weak that somebody's trips could be published whole."""
+    if delta * units >= 1:
+        raise ParameterError(
+            f"δ = {delta:g} is too weak for {units:,} {unit}s: from 1/{units} on, it allows to publish all of one of "
+            f"them. Give a much smaller one, such as {0.01 / units:.0e}."
+        )
 
 
 @checked
@@ -108,21 +152,21 @@ def noisy(
     Parameters
     ----------
     sums
-        Whole numbers, of any shape. No unit may change them by more than `bound`, all of them together, as a Euclidean
-        length: the caller sees to that.
+        Whole numbers, of any shape. The caller ensures that no unit changes them by more than `bound`, as the Euclidean
+        length over all sums.
     name
         What was counted, for the statement.
     rho
-        What this may cost; it costs that or a hair less.
+        The largest cost; the actual cost is at most a hair less.
     bound
-        The Euclidean length of one unit's share.
+        The largest Euclidean length of one unit's contribution.
     progress
-        Called after some thousand numbers each.
+        Called after every few thousand numbers.
 
     Returns
     -------
     tuple[Ints, PrivatePart]
-        The sums with noise, kept within 64 bits, and what is to be stated of them.
+        The noisy sums, within 64 bits, and the statement about them.
 
     Raises
     ------
@@ -148,7 +192,7 @@ def noisy(
     dp = require_opendp()
     measurement, scale = _measurement(dp, rho, bound)
     # The bound holds for all cells together, so they are one measurement in the accounting. The noise of each cell is
-    # drawn for itself, so that it makes no difference how many are drawn in one call: pieces leave room for Ctrl-C.
+    # independent, so it makes no difference how many cells one call draws. Small pieces let Ctrl-C interrupt.
     flat = sums.reshape(-1)
     drawn = np.empty(len(flat), dtype=np.int64)
     for start in range(0, len(flat), _CELLS_AT_ONCE):
@@ -168,7 +212,7 @@ def _measurement(dp: ModuleType, rho: float, bound: int) -> tuple[Any, float]:
         measurement = _gaussian(dp, scale)
         if max(measurement.map(float(bound)), PrivatePart("", 1, bound, scale).rho) <= rho:
             return measurement, scale
-        scale = math.nextafter(scale, math.inf)  # some of the last digits: rounding up keeps the cost within ρ
+        scale = math.nextafter(scale, math.inf)  # a scale rounded up by a few last digits keeps the cost within ρ
     raise ParameterError(f"There is no noise for the cost ρ = {rho:g}.")
 
 

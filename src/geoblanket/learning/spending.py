@@ -1,11 +1,11 @@
-"""What learning from the same walks has cost so far: a small file beside them.
+"""The training ledger: a small file beside walks that records the cost of all learning from them.
 
-Each learning with noise tells a little about those who drove, and all of them together tell the sum. So each is written
-down before any noise is drawn, and none goes beyond a total that was stated at first.
+Each learning with noise tells a little about those who drove, and the costs add up. So each learning is recorded before
+any noise is drawn, and none may exceed a total that was stated at first.
 
-The file is for those who hold the walks, against forgetting: they could learn without it, or remove it. A copy of the
-walks elsewhere is not recognised: its learnings count for itself. Walks that are written anew under the same name are
-still about the same people, so they inherit what was spent.
+The ledger reminds those who hold the walks; it does not bind them: they could learn without it, or remove it. A copy of
+the walks elsewhere has its own ledger. Walks written anew under the same name are still about the same people, so they
+inherit the ledger.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ import hashlib
 import json
 import math
 import os
-import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Self, get_args
+from typing import Any, Final, Self
 
 from geoblanket._arguments import checked
 from geoblanket._display import counted, short_repr
@@ -29,12 +28,12 @@ from geoblanket._files import atomic_output, check_output, sha256_file
 from geoblanket._training import Unit, epsilon_of
 from geoblanket._untrusted import read_object
 from geoblanket.errors import BudgetError, InputError, LedgerError, ParameterError
-from geoblanket.learning.noise import TrainingBudget
+from geoblanket.learning.noise import TrainingBudget, largest_affordable
 
 __all__ = ["TOTAL_EPSILON", "Learning", "Spent", "TrainingAccount", "TrainingLedger"]
 
 TOTAL_EPSILON: Final = 8.0
-"""What all learnings from the same walks may cost together, unless something else is said at first."""
+"""The default total ε of all learnings from the same walks."""
 _FORMAT: Final = "geoblanket training ledger 1"
 _ENDING: Final = ".spent.json"
 _LARGEST_FILE: Final = 1 << 24
@@ -43,15 +42,6 @@ _LONGEST_PURPOSE: Final = 200
 _ROUNDING: Final = 1e-9
 _NO_TOTAL: Final = "vehicles have no promise in total, since others learned by trip from the same walks"
 _WAIT_S: Final = 20.0
-_NUMBER: Final = (int, float)
-_TYPES: Final[dict[str, tuple[type, ...]]] = {
-    "format": (str,), "delta": _NUMBER, "totals": (list,), "learnings": (list,), "sha256": (str,),
-}  # fmt: skip
-_TOTAL_TYPES: Final[dict[str, tuple[type, ...]]] = {"when": (str,), "epsilon": _NUMBER}
-_LEARNING_TYPES: Final[dict[str, tuple[type, ...]]] = {
-    "when": (str,), "unit": (str,), "rho": _NUMBER, "epsilon": _NUMBER, "delta": _NUMBER, "walks": (str,),
-    "purpose": (str,),
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -62,7 +52,7 @@ class Learning:
     """ISO 8601, UTC."""
     unit: Unit
     rho: float
-    """What it costs each unit, as zero-concentrated differential privacy."""
+    """The cost for each unit, as zero-concentrated differential privacy."""
     epsilon: float
     delta: float
     walks: str
@@ -72,7 +62,7 @@ class Learning:
 
 @dataclass(frozen=True)
 class StatedTotal:
-    """What all learnings may cost together, as it was stated at some time."""
+    """A stated total ε of all learnings."""
 
     when: str
     epsilon: float
@@ -80,7 +70,7 @@ class StatedTotal:
 
 @dataclass(frozen=True)
 class TrainingAccount:
-    """What a ledger holds; `TrainingLedger.account` reads it.
+    """The content of a training ledger; `TrainingLedger.account` reads it.
 
     Examples
     --------
@@ -89,34 +79,34 @@ class TrainingAccount:
     >>> _ = Path("other.walks").write_bytes(b"walks of some people")
     >>> ledger = TrainingLedger.beside("other.walks")
     >>> for _ in range(2):
-    ...     _ = ledger.spend("other.walks", TrainingBudget.of(1, 1e-6), unit="vehicle", purpose="an example")
+    ...     _ = ledger.spend("other.walks", TrainingBudget.of(1, 1e-6), purpose="an example")
     >>> account = ledger.account()
     >>> round(account.epsilon("vehicle"), 3), account.total_epsilon  # less than 1 + 1
     (1.451, 8.0)
     """
 
     delta: float
-    """For which the total is stated."""
+    """The δ for which the total is stated."""
     totals: tuple[StatedTotal, ...]
-    """The last one counts; earlier ones show that it was changed."""
+    """The last total counts; earlier ones show that it was changed."""
     learnings: tuple[Learning, ...]
 
     @property
     def total_epsilon(self) -> float:
-        """What all learnings may cost together."""
+        """The total ε of all learnings."""
         return self.totals[-1].epsilon
 
     @property
     def vehicles_have_a_promise(self) -> bool:
-        """Whether all learnings were by vehicle. One by trip limits nothing for a vehicle, which has many of them."""
+        """Whether all learnings were by vehicle. A learning by trip bounds nothing for a vehicle with many trips."""
         return all(learning.unit == "vehicle" for learning in self.learnings)
 
     def rho(self, unit: Unit) -> float:
-        """Return what was spent on a unit. What hides a vehicle also hides each of its trips."""
+        """Return the cost so far for a unit. A learning that hides a vehicle also hides each of its trips."""
         return math.fsum(learning.rho for learning in self.learnings if unit in {"trip", learning.unit})
 
     def epsilon(self, unit: Unit) -> float:
-        """Return what was spent on a unit as an ε, for the δ of the ledger."""
+        """Return the cost so far for a unit as an ε, for the δ of the ledger."""
         return epsilon_of(self.rho(unit), self.delta)
 
     def left_epsilon(self) -> float:
@@ -144,30 +134,30 @@ class TrainingAccount:
 
 @dataclass(frozen=True)
 class Spent:
-    """What a learning has to state: it was written down, and may begin."""
+    """What a recorded learning has to state; it may now begin."""
 
     rho_before: float
-    """What earlier learnings cost the same unit; 0 if that has no limit (see `note`)."""
+    """The cost of earlier learnings for the same unit; 0 if it is unbounded (see `note`)."""
     account: TrainingAccount
-    """After this one."""
+    """The ledger after this learning."""
     note: str | None
-    """What has to be said besides, as part of a sentence."""
+    """What the model must state besides, as part of a sentence."""
 
 
 class TrainingLedger:
-    """Counts what is learned from walks, in a file, and refuses to go beyond a total.
+    """Records the cost of learning from walks in a file, and refuses to exceed a total.
 
-    Several processes may use it at once: each learning is counted. If the file was damaged or edited, none is allowed.
+    Several processes may use it at once: each learning is counted. If the file was damaged or edited, all learning is
+    refused.
 
     Parameters
     ----------
     path
-        The file; it is made by the first learning.
+        The file; the first learning makes it.
     total_epsilon
-        What all learnings may cost together. None: as stated before, or 8 at first. A smaller total than before counts
-        from now on.
+        The total ε of all learnings. None: as stated before, or 8 at first. A smaller total counts from now on.
     raise_total
-        Allow a larger total than before. What was promised to those in the walks is then given up.
+        Allow a larger total than before. This gives up what was promised to those in the walks.
 
     Examples
     --------
@@ -175,7 +165,7 @@ class TrainingLedger:
     >>> from geoblanket import TrainingBudget, TrainingLedger
     >>> _ = Path("some.walks").write_bytes(b"walks of some people")
     >>> ledger = TrainingLedger.beside("some.walks", total_epsilon=2)
-    >>> spent = ledger.spend("some.walks", TrainingBudget.of(1, 1e-6), unit="vehicle", purpose="an example")
+    >>> spent = ledger.spend("some.walks", TrainingBudget.of(1, 1e-6), purpose="an example")
     >>> round(spent.account.epsilon("vehicle"), 3), round(spent.account.left_epsilon(), 3)
     (1.0, 1.679)
     """
@@ -196,7 +186,7 @@ class TrainingLedger:
         return cls(walks.with_name(f"{walks.name}{_ENDING}"), total_epsilon=total_epsilon, raise_total=raise_total)
 
     def account(self) -> TrainingAccount | None:
-        """Return what was spent so far; None before the first learning.
+        """Return the content of the ledger; None before the first learning.
 
         Raises
         ------
@@ -219,20 +209,20 @@ class TrainingLedger:
                 "the file from a backup."
             ) from None
 
-    def spend(self, walks: str | Path, budget: TrainingBudget, *, unit: Unit, purpose: str) -> Spent:
-        """Write down a learning, before it draws any noise. It is on the disk when this returns, or raises.
+    def spend(self, walks: str | Path, budget: TrainingBudget, *, purpose: str) -> Spent:
+        """Record a learning before it draws any noise. When this returns, the record is on the disk.
 
         Raises
         ------
         BudgetError
             If it would cost more than is left. Nothing is written.
         LedgerError
-            If the ledger was damaged or edited, or is in use for long.
+            If the ledger was damaged or edited, or is in use for too long.
         OutputError
-            If it cannot be written.
+            If the ledger cannot be written.
         """
         learning = Learning(
-            _now(), unit, budget.rho, budget.epsilon, budget.delta, _sha256(walks), purpose[:_LONGEST_PURPOSE]
+            _now(), budget.unit, budget.rho, budget.epsilon, budget.delta, _sha256(walks), purpose[:_LONGEST_PURPOSE]
         )
         check_output(self.path)
         with _locked(self.path):
@@ -241,10 +231,10 @@ class TrainingLedger:
             after = replace(before, learnings=(*before.learnings, learning))
             with atomic_output(self.path, private=True) as temporary:
                 temporary.write_bytes(_written(after))
-        if unit == "vehicle" and not before.vehicles_have_a_promise:
-            # This learning keeps its own promise to vehicles, but no sum can be stated that would be true.
+        if budget.unit == "vehicle" and not before.vehicles_have_a_promise:
+            # This learning keeps its own promise to vehicles, but no true total for vehicles can be stated.
             return Spent(0.0, after, _NO_TOTAL)
-        return Spent(before.rho(unit), after, None)
+        return Spent(before.rho(budget.unit), after, None)
 
     def _with_total(self, account: TrainingAccount | None, delta: float) -> TrainingAccount:
         wanted = self._total_epsilon
@@ -255,7 +245,7 @@ class TrainingLedger:
         if wanted > account.total_epsilon and not self._raise_total:
             raise BudgetError(
                 f"The total ε for those in the walks was stated to be {account.total_epsilon:g}, and {wanted:g} was "
-                "asked for now. Leave --total-epsilon out, or add --raise-total, which gives up what was promised.",
+                "asked for now. Leave total_epsilon out, or add raise_total=true, which gives up what was promised.",
                 spent=account.epsilon("trip"),
                 left=account.left_epsilon(),
             )
@@ -268,7 +258,7 @@ class TrainingLedger:
 def _refuse_beyond_total(before: TrainingAccount, learning: Learning) -> None:
     """Raise if a learning would spend more than is left.
 
-    Learnings by vehicle and by trip add up for trips, which no unit ever exceeds, so this one sum is enough to look at.
+    All learnings add up for a trip, and no other unit has a larger sum, so this one sum is enough to check.
     """
     after = epsilon_of(math.fsum((before.rho("trip"), learning.rho)), before.delta)
     if after <= before.total_epsilon * (1 + _ROUNDING):
@@ -279,7 +269,7 @@ def _refuse_beyond_total(before: TrainingAccount, learning: Learning) -> None:
         f"Learning with ε = {learning.epsilon:g}, δ = {learning.delta:g} would cost those in the walks ε = {after:.3g} "
         f"in total. The total was stated to be {before.total_epsilon:g} (δ = {before.delta:g}): {spent:.3g} is spent "
         f"in {len(before.learnings):,} learning(s), {left:.3g} is left. {smaller}, or raise the total with "
-        "--total-epsilon and --raise-total, which gives up what was promised to them.",
+        "total_epsilon and raise_total=true, which gives up what was promised to them.",
         spent=spent,
         left=left,
     )
@@ -291,12 +281,7 @@ def _rounded_down(epsilon: float) -> str:
 
 def _largest_rho(epsilon: float, delta: float) -> float:
     """Return the largest cost that stays within ε for δ."""
-    low, high = 0.0, 1.0
-    while epsilon_of(high, delta) <= epsilon:
-        low, high = high, 2 * high
-    while low < (middle := (low + high) / 2) < high:
-        low, high = (middle, high) if epsilon_of(middle, delta) <= epsilon else (low, middle)
-    return low
+    return largest_affordable(lambda rho: epsilon_of(rho, delta) <= epsilon)
 
 
 def _sha256(walks: str | Path) -> str:
@@ -314,8 +299,8 @@ def _now() -> str:
 def _locked(path: Path) -> Iterator[None]:
     """Keep other processes and threads out of a ledger.
 
-    The lock is a file of its own, since the ledger is replaced by each writing. It stays: removing it could leave two
-    processes with a lock each. The system unlocks it when a process ends, however it ends.
+    The lock is a file of its own, because each writing replaces the ledger. It is never removed: otherwise two
+    processes could hold a lock each. The system releases the lock when a process ends, however it ends.
     """
     import fcntl  # POSIX
 
@@ -349,41 +334,23 @@ def _written(account: TrainingAccount) -> bytes:
 
 
 def _digest(body: Mapping[str, Any]) -> str:
-    """Return what a ledger's last line says: it tells damage and careless edits, not a forger."""
+    """Return the digest in a ledger's last line. It reveals damage and careless edits, but not forgery."""
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def _parsed(data: bytes) -> TrainingAccount:
-    """Read a ledger; raise ValueError if it is none."""
-    fields = _typed(read_object(data), _TYPES)
-    if fields.pop("sha256") != _digest(fields) or fields["format"] != _FORMAT:
+    """Read a ledger; raise ValueError if it is none, or is not as it was written."""
+    fields = read_object(data)
+    if fields.pop("sha256", None) != _digest(fields) or fields.pop("format", None) != _FORMAT:
         raise ValueError("was edited")
-    totals = tuple(StatedTotal(**_typed(total, _TOTAL_TYPES)) for total in fields["totals"])
-    learnings = tuple(Learning(**_typed(learning, _LEARNING_TYPES)) for learning in fields["learnings"])
-    delta = fields["delta"]
-    for when in (*(total.when for total in totals), *(learning.when for learning in learnings)):
-        datetime.fromisoformat(when)
-    if not (totals and learnings and 0 < delta < 1 and all(0 < total.epsilon <= _LARGEST_NUMBER for total in totals)):
-        raise ValueError("states no total")
-    if not all(map(_can_be, learnings)):
-        raise ValueError("has impossible learnings")
-    return TrainingAccount(delta, totals, learnings)
-
-
-def _can_be(learning: Learning) -> bool:
-    return (
-        learning.unit in get_args(Unit)
-        and 0 < learning.rho <= _LARGEST_NUMBER
-        and 0 < learning.epsilon <= _LARGEST_NUMBER
-        and 0 < learning.delta < 1
-        and re.fullmatch("[0-9a-f]{64}", learning.walks) is not None
-        and len(learning.purpose) <= _LONGEST_PURPOSE
-    )
-
-
-def _typed(value: object, types: Mapping[str, tuple[type, ...]]) -> dict[str, Any]:
-    if type(value) is not dict or set(value) != set(types):
-        raise ValueError("has other fields")
-    if any(type(value[name]) not in allowed for name, allowed in types.items()):
-        raise ValueError("has values of other types")
-    return dict(value)
+    try:
+        totals = tuple(StatedTotal(**total) for total in fields.pop("totals"))
+        learnings = tuple(Learning(**learning) for learning in fields.pop("learnings"))
+        account = TrainingAccount(**fields, totals=totals, learnings=learnings)
+        # No forged cost may make room for another learning.
+        costs = (account.delta, *(total.epsilon for total in totals), *(learning.rho for learning in learnings))
+        if not (totals and learnings and all(0 < cost <= _LARGEST_NUMBER for cost in costs)):
+            raise ValueError("has impossible costs")
+    except (KeyError, TypeError) as error:
+        raise ValueError("has other fields") from error
+    return account

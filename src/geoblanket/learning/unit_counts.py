@@ -1,11 +1,11 @@
-"""Counts of walks by unit, a vehicle or a trip, and their sums with every unit scaled to the same length.
+"""Counts of walks by unit (a vehicle or a trip), and their sums with every unit scaled to the same length.
 
-A unit's counts of one kind are one vector. Scaled to Euclidean length 1, in fixed point and rounded down, it changes
-the sums by no more than that, however much it drove: the bound needs no look at the data. Scaling, not only cutting,
-also lets those speak who drove little.
+A unit's counts of one kind are a vector. Scaled to Euclidean length 1, in fixed point and rounded down, it changes the
+sums by at most 1, however much the unit drove: the bound does not depend on the data. Scaling up, and not only down,
+gives those who drove little the same weight.
 
-`kinds_of` lists which numbers are counted for a model, and `split_budget` what each may cost. The road network gives
-the cells. The number of vehicles, declared or noisy, ε and δ decide which of them a fleet can carry.
+`kinds_of` lists the numbers that are counted for a model, and `split_budget` the cost of each. The road network gives
+the cells. The number of units (declared or noisy), ε and δ decide which kinds are counted.
 """
 
 from __future__ import annotations
@@ -31,46 +31,47 @@ from geoblanket.tracking.motion_model import HOURS, LENGTH_BINS, length_bin
 __all__ = ["RUNS", "UNITS_SHARE", "UnitCounts", "UnitWalks", "counted", "in_squares", "kinds_of", "split_budget"]
 
 _STEPS_AT_ONCE: Final = 16_000_000
-"""Steps whose units are counted in one pass: more need more passes, not more memory."""
+"""Steps that are counted in one pass: more steps need more passes, not more memory."""
 _LONGEST_RUN: Final = 4
 
 Sums = dict[str, Ints]
 RUNS: Final = ("runs", "long runs")
 """Runs of three places, and of four."""
 UNITS_SHARE: Final = 0.02
-"""Of the budget, what it costs to count the units where their number is not declared."""
+"""Share of the budget for counting the units, where their number is not declared."""
 _FINE_SHARE: Final = 0.5
-"""Of what places cost, the share of single places; the squares have the rest."""
+"""Share of single places in the budget for places; the squares get the rest."""
 _COARSE_WEIGHTS: Final = {"hours": 0.02, "lengths": 0.02, "starts": 0.3, "places": 0.15, "turns": 0.15}
 _FINE_WEIGHTS: Final = {"moves": 0.12, "runs": 0.3, "long runs": 0.2}
 _COARSE_LESS: Final = 0.7
-"""By how much a fleet that carries single moves needs less for the rest: counts of many vehicles are large."""
+"""Share by which coarse counts cost less for a large fleet, whose counts are large."""
 _SMALL_FLEET, _LARGE_FLEET = 50.0, 500.0
-"""Units over the noise of a single count: from where on, and from where on fully, single moves can be told."""
+"""Number of units over the noise of a single count. Fine counts begin at the first, and have full weight from the
+second."""
 
 
 @dataclass(frozen=True, eq=False)
 class UnitWalks:
-    """Walks, and whose they are."""
+    """Walks, and the unit of each."""
 
     walk: Ints
     """Numbers of all walks, ascending, shape (W,)."""
     unit: Ints
     """The unit of each walk, numbered from 0, shape (W,)."""
     start_hour: Ints
-    """Hour of the day, UTC, at its first step, shape (W,)."""
+    """Hour of the day, UTC, of each walk's first step, shape (W,)."""
     start_place: Ints
     steps: Ints
 
     @classmethod
     def read(cls, frame: pl.LazyFrame, *, path: str | Path, unit: Unit) -> UnitWalks:
-        """Read whose walks a table has, when each starts and how long it is.
+        """Read the unit, the start and the length of each walk of a table.
 
         Raises
         ------
         InputError
             If a walk names several vehicles or trips: only the first of them would be hidden. If a walk names no
-            vehicle, and the unit is the vehicle. Each is about one walk alone: other walks change nothing.
+            vehicle, and the unit is the vehicle. Each check depends on one walk alone.
         """
         columns = frame.group_by("walk").agg(
             pl.col("vehicle").first(),
@@ -91,7 +92,7 @@ class UnitWalks:
             raise InputError(
                 "a walk names no vehicle, so that no vehicle can be hidden with all its trips",
                 path=path,
-                hint="Leave such walks out, or learn with --unit trip, which promises nothing to vehicles",
+                hint="Leave such walks out, or learn with unit=trip, which promises nothing to vehicles",
             )
         whose = pl.struct("vehicle") if unit == "vehicle" else pl.struct("vehicle", "trip")
         numbered = walks.select(whose.rank("dense").cast(pl.Int64) - 1).to_series().to_numpy()
@@ -101,7 +102,7 @@ class UnitWalks:
 
 @dataclass(frozen=True, eq=False)
 class UnitCounts:
-    """How often each unit was in each cell; units and cells that go together come once."""
+    """How often each unit was in each cell; each pair of unit and cell comes once."""
 
     unit: Ints
     cell: Ints
@@ -109,19 +110,18 @@ class UnitCounts:
 
     @classmethod
     def of(cls, unit: Ints, cell: Ints, count: Ints | None = None) -> UnitCounts:
-        """Count units and cells, shape (n,); a cell of −1 is left out."""
+        """Count pairs of unit and cell, shape (n,); a cell of −1 is left out."""
         known = np.flatnonzero(cell >= 0)
         width = int(cell.max(initial=0)) + 1
         key = unit[known] * width + cell[known]
-        if count is None:
-            key.sort()
-            first = np.flatnonzero(np.append(True, key[1:] != key[:-1])) if len(key) else np.empty(0, np.int64)
+        # Without counts only the keys need sorting, which is several times as fast as to find their order.
+        order = None if count is None else np.argsort(key, kind="stable")
+        key = np.sort(key) if order is None else key[order]
+        first = np.flatnonzero(np.diff(key, prepend=-1))
+        if order is None or count is None:
             often = np.diff(np.append(first, len(key)))
         else:
-            order = np.argsort(key, kind="stable")
-            key = key[order]
-            first = np.flatnonzero(np.append(True, key[1:] != key[:-1])) if len(key) else np.empty(0, np.int64)
-            often = np.add.reduceat(count[known][order], first) if len(first) else np.empty(0, np.int64)
+            often = np.add.reduceat(count[known][order], first)
         return cls(*np.divmod(key[first], width), often.astype(np.int64))
 
     def grouped(self, group: Ints) -> UnitCounts:
@@ -129,10 +129,10 @@ class UnitCounts:
         return UnitCounts.of(self.unit, group[self.cell], self.count)
 
     def scaled(self) -> Ints:
-        """Return the counts, each unit's scaled to Euclidean length `BOUND` and rounded down, shape (n,)."""
+        """Return each unit's counts, scaled to Euclidean length `BOUND` and rounded down, shape (n,)."""
         count = self.count.astype(np.float64)
         length = np.sqrt(np.bincount(self.unit, count * count))
-        # A hair less, so that no rounding of floats can lift a whole number above the exact one.
+        # A hair less, so that no rounding of floats lifts a whole number above the exact value.
         values: Ints = np.floor(count * (BOUND * (1 - 1e-12)) / length[self.unit]).astype(np.int64)
         return values
 
@@ -141,7 +141,7 @@ class UnitCounts:
         values = self.scaled()
         lengths = np.zeros(int(self.unit.max(initial=-1)) + 1, np.int64)
         np.add.at(lengths, self.unit, values * values)
-        values[lengths[self.unit] > BOUND * BOUND] = 0  # cannot be; a unit beyond the bound does not count
+        values[lengths[self.unit] > BOUND * BOUND] = 0  # a second guard: a unit beyond the bound does not count
         sums = np.zeros(cells, np.int64)
         np.add.at(sums, self.cell, values)
         return sums
@@ -149,13 +149,13 @@ class UnitCounts:
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """One kind of numbers to count: cells of walks, perhaps in groups."""
+    """One kind of numbers to count: cells, or groups of cells."""
 
     source: str
     """What is counted: `UNITS`, "hours", "lengths", "starts", "places", "moves", "runs" or "long runs"."""
     cells: int
     group: Ints | None = None
-    """The number of the group of each cell of the source; None: each is its own."""
+    """The group of each cell of the source; None: cells are counted singly."""
 
 
 def counted(
@@ -167,7 +167,7 @@ def counted(
     path: str | Path,
     progress: Progress = silent,
 ) -> Sums:
-    """Return sums over all units, each scaled to length `BOUND`, for each kind of numbers, by name."""
+    """Return the sums over all units, each scaled to length `BOUND`, of each kind of numbers, by name."""
     sums = {name: np.zeros(kind.cells, np.int64) for name, kind in kinds.items()}
     blocks = max(1, -(-int(walks.steps.sum()) // _STEPS_AT_ONCE))
     for block in range(blocks):
@@ -192,7 +192,7 @@ def _of_trips(walks: UnitWalks, block: int, blocks: int) -> Iterator[tuple[str, 
 
 @dataclass(frozen=True, eq=False)
 class _Reading:
-    """One pass over the steps of walks."""
+    """One pass over the steps of walks, for the units of one block."""
 
     frame: pl.LazyFrame
     walks: UnitWalks
@@ -205,11 +205,12 @@ class _Reading:
     def gathered(self, progress: Progress) -> dict[str, UnitCounts]:
         """Return the counts of the units of the block."""
         parts: dict[str, list[tuple[Indices, Indices]]] = {
-            name: [] for name in ("places", "moves", "runs", "long runs") if name in self.sources
+            name: [] for name in ("places", "moves", *RUNS) if name in self.sources
         }
         if not parts:
             return {}
         rows = self.frame.select("walk", "step", "place")
+        # The last steps of a batch are kept as the past of the next batch.
         kept = np.empty((3, 0), np.int64)
         steps = int(self.walks.steps.sum())
         done = self.block * steps
@@ -226,6 +227,7 @@ class _Reading:
             kept = columns[:, -(_LONGEST_RUN - 1) :]
             done += batch.height
             progress("counting walks", done, self.blocks * steps)
+        # One kind after the other, and its parts are freed, to bound memory.
         found = {}
         for name in list(parts):
             units, numbers = (
@@ -237,7 +239,7 @@ class _Reading:
         return found
 
     def _cells(self, columns: Ints, now: Ints) -> Iterator[tuple[str, Ints]]:
-        """Yield the cells of the steps at some positions, −1 where a walk is too short for one."""
+        """Yield the cells of the steps at some positions, −1 where the walk is too short."""
         _, step, place = columns
         yield "places", place[now]
         before = [place[np.maximum(now - lag, 0)] for lag in range(_LONGEST_RUN)]
@@ -246,14 +248,14 @@ class _Reading:
         prefix = np.where(step[now] >= 2, self.cells.move(before[2], before[1]), -1)
         for number, runs in enumerate(self.cells.runs):
             run = self.cells.run(runs, prefix, before[0])
-            yield ("runs", "long runs")[number], run
+            yield RUNS[number], run
             if number + 1 < len(self.cells.runs):
                 shorter = np.where(step[now] >= 3, self.cells.move(before[3], before[2]), -1)
                 prefix = self.cells.run(runs, shorter, before[1])
 
 
 def in_squares(name: str, across: int) -> str:
-    """Return the name of places counted by so many squares along each side of the city."""
+    """Return the name of counts in `across` × `across` squares of the city."""
     return f"{name} in {across} × {across} squares"
 
 
@@ -273,14 +275,14 @@ def kinds_of(cells: ChainCells) -> Iterator[tuple[str, Kind]]:
 
 
 def split_budget(rho: float, units: int, kinds: dict[str, Kind]) -> dict[str, float]:
-    """Return what each kind of numbers may cost; kinds that such a fleet cannot carry are left out, and so are `UNITS`.
+    """Return the cost of each kind of numbers, without `UNITS` and without the kinds that are too fine for the fleet.
 
     Parameters
     ----------
     rho
-        What all may cost together.
+        The total cost.
     units
-        How many vehicles or trips there are: a public number, declared or noisy.
+        The number of vehicles or trips, which is public: declared or noisy.
     """
     carried = np.log(units * np.sqrt(2 * rho) / _SMALL_FLEET) / np.log(_LARGE_FLEET / _SMALL_FLEET)
     fine = float(np.clip(carried, 0.0, 1.0))
@@ -293,5 +295,5 @@ def split_budget(rho: float, units: int, kinds: dict[str, Kind]) -> dict[str, fl
             weight *= _FINE_SHARE if name == kind else (1 - _FINE_SHARE) / squares
         if weight > 0:
             weights[name] = weight
-    total = sum(weights.values()) * (1 + 1e-12)  # a hair less than all, so that no sum of roundings is above it
+    total = sum(weights.values()) * (1 + 1e-12)  # a hair more, so that the rounded costs never exceed ρ
     return {name: rho * weight / total for name, weight in weights.items()}

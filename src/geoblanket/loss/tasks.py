@@ -83,7 +83,7 @@ class TaskPrior:
     @classmethod
     @checked
     def from_counts(cls, nodes: npt.ArrayLike, counts: npt.ArrayLike) -> TaskPrior:
-        """Make each node as probable as it is frequent.
+        """Weight each node by its frequency.
 
         Parameters
         ----------
@@ -293,7 +293,7 @@ def _check_reachable(graph: RoadGraph, places: Indices, tasks: Indices, start: i
             f"at least {len(lost)} of {len(tasks)} tasks cannot be reached from {len(traps)} of the places "
             f"(for example not the node with id {graph.node_ids[tasks[start + lost[0]]]} "
             f"from the one with id {graph.node_ids[traps[0]]})",
-            hint="Import the roads without --keep-all, so that only their largest strongly connected part is kept, or "
+            hint="Import the roads without keep_all, so that only their largest strongly connected part is kept, or "
             "take tasks and places within it (TaskPrior.within_largest_part)",
         )
 

@@ -36,7 +36,7 @@ _MICRO: Final = 10**6
 
 
 class Counted(Protocol):
-    """What of a mechanism its cost depends on."""
+    """The part of a mechanism that its cost depends on."""
 
     @property
     def regime(self) -> str:
@@ -62,9 +62,9 @@ class Costs(NamedTuple):
     """
 
     start: int
-    """Of a report without history."""
+    """The cost of a report without history."""
     other: int
-    """Of a report with history."""
+    """The cost of a report with history."""
 
     @classmethod
     def of(cls, mechanisms: Iterable[Counted], start: str) -> Costs:
@@ -95,7 +95,7 @@ class Costs(NamedTuple):
         return max(self) / _MICRO
 
     def in_a_row_per_km(self, reports: float) -> float:
-        """Return what so many reports in a row cost together at most, per kilometre; only the first has no history."""
+        """Return what a number of reports in a row costs at most, per kilometre; only the first has no history."""
         return (max(self) + self.other * max(0.0, reports - 1)) / _MICRO
 
 

@@ -42,7 +42,7 @@ import numpy as np
 
 from geoblanket._arrays import Floats, Ints
 
-__all__ = ["CAP_BITS", "MAX_EPSILON_MICRO", "ONE_BITS", "ExponentialBounds", "bounds_for", "exp_lower"]
+__all__ = ["CAP_BITS", "MAX_EPSILON_MICRO", "ONE_BITS", "ExponentialBounds", "bounds_for"]
 
 
 ONE_BITS: Final = 96
@@ -57,19 +57,6 @@ _CAP_EXPONENT: Final = 45  # e^45 > 2^64
 _WORKING_BITS: Final = 256
 _TABLE_BITS: Final = 192
 _DIGIT_BITS: Final = 10
-
-
-def exp_lower(epsilon_micro: int, distance_mm: int) -> int:
-    """Return an integer lower bound of 2^96·min(e^(ε·d), 2^64), at most 2 below it.
-
-    Parameters
-    ----------
-    epsilon_micro
-        ε in millionths per kilometre.
-    distance_mm
-        The distance in millimetres.
-    """
-    return bounds_for(epsilon_micro).lower(distance_mm)
 
 
 @lru_cache(maxsize=32)

@@ -31,8 +31,8 @@ _MM_PER_KM: Final = 10**6
 class Mechanism:
     """Rows of probabilities over outputs that keep their promise, proven in exact arithmetic.
 
-    Only the verifier makes one: use `Mechanism.verified` or `Mechanism.from_probabilities`. A mechanism is immutable,
-    and unpickling verifies it again.
+    Only the verifier makes one: use `Mechanism.verified` or `Mechanism.from_probabilities`; `Mechanism.known` is for a
+    device that verified the same bytes before. A mechanism is immutable, and unpickling verifies it again.
 
     Examples
     --------
@@ -49,13 +49,12 @@ class Mechanism:
 
     weights: Ints
     """int64, shape (S, K): probabilities are weights / 2^62."""
-    distance_mm: Ints
-    """Row distances in millimetres, int64, shape (S, S)."""
     epsilon_micro: int
     """ε in millionths per kilometre."""
     eta_mm: int
     """η in millimetres: what is promised holds for rows at most this far apart."""
-    certificate: Certificate
+    _proof: tuple[Ints, Certificate] | None
+    """Row distances and certificate; None if the mechanism was opened for release only."""
 
     def __init__(self) -> None:
         raise TypeError("A Mechanism is made by Mechanism.verified or Mechanism.from_probabilities.")
@@ -66,14 +65,23 @@ class Mechanism:
         """Verify integer weights exactly and return them as a mechanism; see `verify` for the parameters and errors."""
         weights, distance_mm = _frozen(weights), _frozen(distance_mm)
         certificate = verify(weights, distance_mm=distance_mm, epsilon_micro=epsilon_micro, eta_mm=eta_mm)
+        return cls._of(weights=weights, epsilon_micro=epsilon_micro, eta_mm=eta_mm, _proof=(distance_mm, certificate))
+
+    @classmethod
+    @checked
+    def known(cls, weights: Ints, *, epsilon_micro: int, eta_mm: int) -> Mechanism:
+        """Return weights that the same software verified before, on this device, without doing it again.
+
+        The mechanism can be drawn from. It has neither distances nor a certificate, and so it cannot be pickled.
+        """
+        # A copy, so that the memory of the file, most of which are distances, is free again.
+        weights = np.frombuffer(weights.tobytes(), np.int64).reshape(weights.shape)
+        return cls._of(weights=weights, epsilon_micro=epsilon_micro, eta_mm=eta_mm, _proof=None)
+
+    @classmethod
+    def _of(cls, **values: Any) -> Mechanism:
         mechanism = object.__new__(cls)
-        for name, value in (
-            ("weights", weights),
-            ("distance_mm", distance_mm),
-            ("epsilon_micro", epsilon_micro),
-            ("eta_mm", eta_mm),
-            ("certificate", certificate),
-        ):
+        for name, value in values.items():
             object.__setattr__(mechanism, name, value)
         return mechanism
 
@@ -94,9 +102,22 @@ class Mechanism:
         )
 
     @property
-    def denominator(self) -> int:
-        """2^62: what each row of weights sums to."""
-        return DENOMINATOR
+    def distance_mm(self) -> Ints:
+        """Row distances in millimetres, int64, shape (S, S)."""
+        return self._proven()[0]
+
+    @property
+    def certificate(self) -> Certificate:
+        """What the verifier found."""
+        return self._proven()[1]
+
+    def _proven(self) -> tuple[Ints, Certificate]:
+        if self._proof is None:
+            raise MechanismError(
+                "A mechanism that was opened for release has neither distances nor a certificate. Read the bundle with "
+                "`load_bundle` to see what is promised."
+            )
+        return self._proof
 
     @property
     def row_count(self) -> int:
@@ -127,10 +148,10 @@ class Mechanism:
     def guarantee(self) -> str:
         """What is promised, how it was verified, and what is not covered, in words."""
         certificate = self.certificate
-        within = "" if certificate.pairs_beyond == 0 else f" at most η = {self.eta_km:.9g} km apart"
+        within = "" if certificate.pairs_beyond == 0 else f" (d ≤ η = {self.eta_km:.9g} km)"
         lines = [
-            "Whatever is reported, it is at most e^(ε·d) times as probable from one row as from another at distance "
-            f"d km{within}, with ε = {self.epsilon:.9g} per km.",
+            f"One report changes the odds between two rows, d km apart{within}, by at most a factor of e^(ε·d), with "
+            f"ε = {self.epsilon:.9g} per km.",
             f"Verified exactly, in integers, for all {certificate.pairs:,} such pairs of {certificate.rows:,} rows, in "
             f"both directions and for each of {certificate.outputs:,} outputs. "
             f"The largest ε found is {certificate.epsilon_effective:.6g} per km.",

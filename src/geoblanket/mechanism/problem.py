@@ -233,11 +233,7 @@ def epsilon_in_micro(epsilon: float) -> int:
 
 
 def _as_floats(values: npt.ArrayLike, name: str, dimensions: int, problems: list[str]) -> Floats | None:
-    try:
-        array = np.array(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        problems.append(f"{name} must be an array of numbers")
-        return None
+    array = np.array(values, dtype=np.float64)
     if array.ndim != dimensions or array.size == 0:
         problems.append(f"{name} must be a non-empty array of {dimensions} dimension(s), got the shape {array.shape}")
         return None
@@ -299,13 +295,7 @@ def _check_sizes(loss: Floats, prior: Floats, distance: Floats) -> list[str]:
 
 
 def _check_number(value: float, name: str, least: float, most: float) -> list[str]:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        return [f"{name} must be a number"]
-    if not least <= number <= most:
-        return [f"{name} must be from {least:g} to {most:g}, got {number:g}"]
-    return []
+    return [] if least <= value <= most else [f"{name} must be from {least:g} to {most:g}, got {value:g}"]
 
 
 def _read_only(array: Array) -> Array:

@@ -1,4 +1,4 @@
-"""From any table of numbers to integer weights that keep the promise, at a cost that is told.
+"""From any table of numbers to integer weights that keep the promise, and what that costs.
 
 A solver's answer is not a mechanism: it breaks the promise by its tolerance, which between tiny probabilities is no
 small matter, and a solver that ran out of time may answer anything. Here any input becomes a mechanism over 2^62:
@@ -79,18 +79,11 @@ class Repaired:
     unusable: int
     """Entries of the input that were NaN, infinite or negative, and counted as 0."""
     constant: bool
-    """Whether the input was given up for the constant mechanism, which costs less than what could be kept of it."""
+    """Whether the constant mechanism replaced the input, because it costs less than the repaired input."""
     loss_before: float
     """Expected loss of the input, its rows normalised; it keeps no promise, so it may be below the optimum."""
     loss_after: float
     """Expected loss of the weights."""
-
-    @property
-    def relative_cost(self) -> float:
-        """Expected loss after over before, minus 1."""
-        if self.loss_before == 0:
-            return 0.0 if self.loss_after == 0 else np.inf
-        return self.loss_after / self.loss_before - 1
 
     def __repr__(self) -> str:
         rows, outputs = self.weights.shape
@@ -133,10 +126,7 @@ def repair(probabilities: npt.ArrayLike, problem: Problem) -> Repaired:
     >>> repaired.loss_after >= repaired.loss_before
     True
     """
-    try:
-        given = np.asarray(probabilities, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise ParameterError("probabilities must be an array of numbers.") from error
+    given = np.asarray(probabilities, dtype=np.float64)
     if given.shape != problem.loss.shape:
         raise ParameterError(f"probabilities must have the shape {problem.loss.shape} of the loss. Got {given.shape}.")
     merged = problem.merged()

@@ -36,7 +36,7 @@ WORD_BITS: Final = 62
 _CHUNK = 1 << 20  # draws at a time, so that the memory for words stays bounded
 
 _test_words: ContextVar[Callable[[int], Ints] | None] = ContextVar("_test_words", default=None)
-"""Where a test puts words of its own, by `geoblanket.mechanism._testing` only."""
+"""Where a test puts words of its own, by `tests.predictable` only."""
 
 
 def draw(weights: Ints) -> int:

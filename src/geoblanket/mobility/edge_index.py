@@ -1,4 +1,4 @@
-"""Which edges lie near a point: a grid of square cells, each listing the pieces of road within reach of it."""
+"""Find the edges near a point: a grid of square cells, each of which lists the pieces of road within reach."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from geoblanket.roads.graph import RoadGraph
 __all__ = ["Candidates", "EdgeIndex", "EdgeLines"]
 
 _BLOCK_POINTS = 4096
-"""Points searched at once: what they need stays within the processor's cache."""
+"""Points searched at once, so that their data stays within the processor's cache."""
 _ROW = 1 << 31
 """Cells are numbered row * _ROW + column; no map has as many columns."""
 
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """The nearest edges of each point, nearest first; unused entries hold edge -1 and an infinite distance."""
+    """The nearest edges of each point, nearest first; unused entries have edge -1 and an infinite distance."""
 
     edge: Indices
     """Edge, shape (P, K)."""
     offset_m: Floats
-    """Where on the edge its nearest point lies: metres from the edge's source along the road, shape (P, K)."""
+    """Metres from the edge's source, along the road, to its point nearest to the GPS point, shape (P, K)."""
     distance_m: Floats
     """Distance from the point to the edge, metres, shape (P, K)."""
 
@@ -70,6 +70,7 @@ class EdgeIndex:
         """Return pairs (cell, piece) such that the piece lies within the radius of some point of the cell."""
         lines, reach, cell_m = self.lines, self.radius_m, self._cell_m
         solid = np.flatnonzero(self._squared > 0)
+        # All cells of each piece's bounding box, widened by the radius, one row of the arrays for each.
         x, y, dx, dy = lines.x[solid], lines.y[solid], lines.dx[solid], lines.dy[solid]
         left = np.floor((np.minimum(x, x + dx) - reach) / cell_m).astype(np.int64)
         right = np.floor((np.maximum(x, x + dx) + reach) / cell_m).astype(np.int64)
@@ -80,13 +81,14 @@ class EdgeIndex:
         which = np.repeat(np.arange(len(solid)), boxes)
         number = np.arange(boxes.sum()) - np.repeat(np.cumsum(boxes) - boxes, boxes)
         column, row = left[which] + number % width[which], low[which] + number // width[which]
+        # Drop the corners of the boxes: a cell is out of reach if its middle is beyond the radius plus half a diagonal.
         piece = solid[which]
         distance, _ = self._to_pieces((column + 0.5) * cell_m, (row + 0.5) * cell_m, piece)
         near = distance <= (reach + cell_m * np.sqrt(0.5)) ** 2
         return row[near] * _ROW + column[near], piece[near].astype(np.int32)
 
     def _to_pieces(self, x: Floats, y: Floats, piece: npt.NDArray[np.integer]) -> tuple[Floats, Floats]:
-        """Return each point's squared distance to its piece, and where along the piece the nearest point lies."""
+        """Return each point's squared distance to its piece, and the share of the piece up to its nearest point."""
         lines = self.lines
         x, y = x - lines.x[piece], y - lines.y[piece]
         dx, dy = lines.dx[piece], lines.dy[piece]
@@ -95,6 +97,7 @@ class EdgeIndex:
 
     def _search(self, x: Floats, y: Floats, rows: Positions, candidates: Candidates) -> None:
         """Fill the given rows of `candidates` for points in local metres."""
+        # Pair each point with every piece that its cell lists.
         finite = np.isfinite(x) & np.isfinite(y) & (np.abs(x) < 1e9) & (np.abs(y) < 1e9)
         x, y, rows = x[finite], y[finite], rows[finite]
         key = np.floor(y / self._cell_m).astype(np.int64) * _ROW + np.floor(x / self._cell_m).astype(np.int64)
@@ -107,8 +110,10 @@ class EdgeIndex:
         near = np.flatnonzero(squared <= self.radius_m**2)
         if not len(near):
             return
+        # Keep the nearest piece of each edge, so that every edge is a candidate once.
         near = near[_nearest_of_runs(point[near], self.lines.edge[piece[near]], squared[near])]
         point, piece, squared, along = point[near], piece[near], squared[near], along[near]
+        # Sort each point's edges by distance: one row a point, padded with infinity.
         per_point = np.bincount(point, minlength=len(x))
         position = np.arange(len(point)) - np.repeat(np.cumsum(per_point) - per_point, per_point)
         padded = np.full((len(x), per_point.max()), np.inf)
@@ -137,8 +142,8 @@ def _nearest_of_runs(point: Positions, edge: Indices, squared: Floats) -> Positi
 class EdgeLines:
     """Every edge's line cut into straight pieces, in the order of the edges and along each edge.
 
-    Offsets along an edge are in the graph's own lengths: a line that is shorter or longer than its edge's length
-    (a straight line for a winding road) is stretched evenly.
+    Offsets along an edge are in the graph's own lengths. A line whose length differs from its edge's (a straight line
+    for a winding road) is stretched evenly.
     """
 
     origin: tuple[float, float]
@@ -166,12 +171,14 @@ class EdgeLines:
         origin = ((graph.lat.min() + graph.lat.max()) / 2, (graph.lon.min() + graph.lon.max()) / 2)
         point_offsets, lat, lon = graph.lines()
         x, y = local_metres(lat, lon, origin_lat=origin[0], origin_lon=origin[1])
+        # Straight lines between neighbouring points of an edge, each cut into equal parts.
         start = np.delete(np.arange(len(x)), point_offsets[1:] - 1)
         edge = np.repeat(np.arange(graph.edge_count, dtype=np.int32), np.diff(graph.shape_offsets) + 1)
         dx, dy = x[start + 1] - x[start], y[start + 1] - y[start]
         parts = np.maximum(np.ceil(np.hypot(dx, dy) / longest_piece_m), 1).astype(np.int64)
         number = np.arange(parts.sum()) - np.repeat(np.cumsum(parts) - parts, parts)
         dx, dy, edge = np.repeat(dx / parts, parts), np.repeat(dy / parts, parts), np.repeat(edge, parts)
+        # Lengths along the edge: those in the plane, stretched to the edge's own length.
         flat = np.hypot(dx, dy)
         line = np.bincount(edge, weights=flat, minlength=graph.edge_count)
         stretch = np.divide(graph.length_m, line, out=np.zeros_like(line), where=line > 0)

@@ -1,12 +1,12 @@
-"""Histories: where vehicles were at t, t − 1, ..., and where they were some steps later; from walks, streamed.
+"""Histories: the places of a vehicle at t, t − 1, ..., and its place some steps later; streamed from walks.
 
-Walks are read in parts, so that tens of millions of steps need memory only for what is kept of them: the counts of
-different histories, or the steps held out.
+Walks are read in batches. So tens of millions of steps need memory only for the result: counts of different histories,
+or the steps held out.
 
-The next place has a distribution that is smoothed, so that what was seen seldom is not taken as certain. A group of
-histories that was seen c times, followed by k different places, trusts its own counts by c / (c + k) and the
-distribution of the larger group that it belongs to for the rest (Witten and Bell, 1991). The largest groups, single
-places, fall back on places near by.
+The distribution of the next place is smoothed, so that rare observations do not count as certain. A group of histories
+that was seen c times, followed by k different places, gives its own counts the weight c / (c + k); the rest goes to the
+distribution of the larger group around it (Witten and Bell, 1991). The largest groups, single places, fall back on
+places near by.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -24,8 +24,8 @@ from scipy.sparse import csr_array, diags_array, vstack
 from geoblanket._arrays import ArrayTable, Floats, Indices, Ints, Octets
 from geoblanket._display import Progress, silent
 from geoblanket._geodesy import haversine_m
-from geoblanket.errors import InputError, MismatchError, ParameterError
-from geoblanket.mobility.walks import Part, Split, WalkParts, scan_walks, split_walks, walk_batches
+from geoblanket.errors import ParameterError
+from geoblanket.mobility.walks import Part, Split, scan_walks_between, split_walks, walk_batches
 from geoblanket.roads.places import Places
 
 __all__ = [
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 LONGEST_PAST: Final = 3
-"""Γ: no history looks further back."""
+"""Γ: the largest number of earlier places in a history."""
 
 _HOURS = 24
 
@@ -49,19 +49,19 @@ Distributions = csr_array[np.float64, tuple[int, int]]
 """Sparse rows over all places that sum to 1."""
 
 _CELLS: Final = 1 << 22
-"""Pairs of places at a time."""
+"""Pairs of places computed at once."""
 
 
 @dataclass(frozen=True)
 class RegimeHours:
-    """Hours of the day in named groups, each with its own mechanism: the hour of a report is public anyway.
+    """Regimes: named groups of hours, each with its own mechanism; the hour of a report is public anyway.
 
     Parameters
     ----------
     hours
         The hours (0 to 23) of each regime, by name; every hour in exactly one.
     time_zone
-        An IANA name, in which hours are told.
+        The time zone of the hours, an IANA name.
     """
 
     hours: Mapping[str, Sequence[int]]
@@ -99,13 +99,12 @@ class RegimeHours:
 
 @dataclass(frozen=True, eq=False)
 class Steps(ArrayTable):
-    """Steps of walks with their past, and where each vehicle was later; made by `collect_steps`."""
+    """Steps of walks with their past, and the place some steps later. Made by `collect_steps`."""
 
     histories: Indices
-    """The place at t, t − 1, ..., t − Γ, shape (n, 1 + Γ). Where a walk does not go so far back, its first place stands
-    for what came before."""
+    """The place at t, t − 1, ..., t − Γ, shape (n, 1 + Γ). Before the start of a walk its first place is repeated."""
     depth: Octets
-    """How many of the earlier places are known, shape (n,); 0 at the first step of a walk."""
+    """The number of known earlier places, shape (n,); 0 at the first step of a walk."""
     regime: Octets
     """The number of the regime, shape (n,)."""
     next_place: Indices
@@ -139,7 +138,7 @@ class HistoryCounts(ArrayTable):
 
     @classmethod
     def of(cls, parts: Iterable[Steps]) -> HistoryCounts:
-        """Count steps, part by part; one part at least."""
+        """Count steps, part by part; there must be at least one part."""
         counted = pl.concat([_counted(steps) for steps in parts])
         columns = counted.columns[:-1]
         frame = counted.group_by(columns).agg(pl.col("count").sum()).sort(columns)
@@ -164,17 +163,10 @@ def collect_steps(
     progress: Progress = silent,
 ) -> Steps:
     """Return each step of walks with its past; the parameters are those of `count_histories`."""
-    reading = _Reading.of(
-        walks,
-        places,
-        largest=largest,
-        delay=delay,
-        part=part,
-        split=split,
-        regimes=regimes,
-        progress=progress,
+    steps = _read_steps(
+        walks, places, largest=largest, delay=delay, part=part, split=split, regimes=regimes, progress=progress
     )
-    return Steps.joined(list(reading.steps()))
+    return Steps.joined(list(steps))
 
 
 def count_histories(
@@ -195,17 +187,17 @@ def count_histories(
     walks
         A table written by `geoblanket match`.
     places
-        The places it was matched to.
+        The places of the walks.
     largest
-        Γ, how many earlier places a history has, 0 to 3.
+        Γ, the number of earlier places in a history, 0 to 3.
     delay
         How many steps later the service uses the location.
     part
-        Which walks: "train", "held_out", or "all", which needs no split.
+        Which walks to read: "train", "held_out", or "all", which needs no split.
     split
         How walks are split; by default a fifth of the vehicles is held out.
     regimes
-        Hours in groups; by default one.
+        The regimes; by default one for all hours.
 
     Raises
     ------
@@ -214,17 +206,10 @@ def count_histories(
     InputError
         If the table was changed so that its steps do not follow one another.
     """
-    reading = _Reading.of(
-        walks,
-        places,
-        largest=largest,
-        delay=delay,
-        part=part,
-        split=split,
-        regimes=regimes,
-        progress=progress,
+    steps = _read_steps(
+        walks, places, largest=largest, delay=delay, part=part, split=split, regimes=regimes, progress=progress
     )
-    return HistoryCounts.of(reading.steps())
+    return HistoryCounts.of(steps)
 
 
 def _counted(steps: Steps) -> pl.DataFrame:
@@ -234,95 +219,58 @@ def _counted(steps: Steps) -> pl.DataFrame:
     return frame.group_by(columns).agg(pl.len().cast(pl.Int64).alias("count"))
 
 
-@dataclass(frozen=True, eq=False)
-class _Reading:
-    """One pass over a table of walks."""
+def _read_steps(
+    walks: str | Path,
+    places: Places,
+    *,
+    largest: int,
+    delay: int,
+    part: Part,
+    split: Split | None,
+    regimes: RegimeHours | None,
+    progress: Progress,
+) -> Iterator[Steps]:
+    """Yield the steps that have a place after the delay, in at least one part."""
+    if not 0 <= largest <= LONGEST_PAST:
+        raise ParameterError(f"A history has 0 to {LONGEST_PAST} earlier places. Got {largest} instead.")
+    if delay < 1:
+        raise ParameterError(f"The delay must be at least 1 step. Got {delay} instead.")
+    regimes = RegimeHours.all_day() if regimes is None else regimes
+    regime_of_hour = regimes.of_hour
+    frame, _ = scan_walks_between(walks, places)
+    parts = split_walks(frame, path=walks, part=part, split=split or Split())
 
-    path: Path
-    rows: pl.LazyFrame
-    place_count: int
-    largest: int
-    delay: int
-    regime_of_hour: Octets
-    parts: WalkParts
-    progress: Progress
-
-    @classmethod
-    def of(
-        cls,
-        walks: str | Path,
-        places: Places,
-        *,
-        largest: int,
-        delay: int,
-        part: Part,
-        split: Split | None,
-        regimes: RegimeHours | None,
-        progress: Progress,
-    ) -> _Reading:
-        if not 0 <= largest <= LONGEST_PAST:
-            raise ParameterError(f"A history has 0 to {LONGEST_PAST} earlier places. Got {largest} instead.")
-        if delay < 1:
-            raise ParameterError(f"The delay must be at least 1 step. Got {delay} instead.")
-        regimes = RegimeHours.all_day() if regimes is None else regimes
-        frame, about = scan_walks(walks)
-        check_walks(walks, about, places)
-        hour = pl.col("time").dt.convert_time_zone(regimes.time_zone).dt.hour()
-        return cls(
-            path=Path(walks),
-            rows=frame.select("walk", "step", "place", hour=hour),
-            place_count=len(places),
-            largest=largest,
-            delay=delay,
-            regime_of_hour=regimes.of_hour,
-            parts=split_walks(frame, path=walks, part=part, split=split or Split()),
-            progress=progress,
-        )
-
-    def steps(self) -> Iterator[Steps]:
-        """Yield the steps that have a place after the delay, part by part; one part at least."""
-        kept = np.empty((4, 0), np.int64)
-        done = 0
-        yield self._with_past(kept, 0)
-        for batch in walk_batches(self.rows, path=self.path, place_count=self.place_count):
-            if batch["hour"].null_count():
-                raise InputError("some steps have no time", path=self.path, hint="Match the traces again")
-            fresh = np.stack([batch[name].to_numpy().astype(np.int64) for name in ("walk", "step", "place", "hour")])
-            columns = np.concatenate([kept, fresh], axis=1)
-            yield self._with_past(columns, kept.shape[1])
-            done += batch.height
-            kept = columns[:, -(self.largest + self.delay) :]
-            self.progress("reading walks", done, self.parts.steps)
-
-    def _with_past(self, columns: Ints, before: int) -> Steps:
-        """Return the steps whose later place is among the columns from `before` on."""
+    def with_past(columns: Ints, before: int) -> Steps:
+        """Return the steps whose later place is in the columns from `before` on."""
         walk, step, place, hour = columns
-        now = np.arange(max(0, before - self.delay), max(0, len(walk) - self.delay))
-        vehicle, chosen = self.parts.of(walk[now])
-        now, vehicle = (values[chosen & (walk[now] == walk[now + self.delay])] for values in (now, vehicle))
-        lag = np.minimum(np.arange(self.largest + 1), step[now, None])
+        now = np.arange(max(0, before - delay), max(0, len(walk) - delay))
+        vehicle, chosen = parts.of(walk[now])
+        now, vehicle = (values[chosen & (walk[now] == walk[now + delay])] for values in (now, vehicle))
+        lag = np.minimum(np.arange(largest + 1), step[now, None])
         return Steps(
             histories=place[now[:, None] - lag].astype(np.int32),
-            depth=np.minimum(step[now], self.largest).astype(np.uint8),
-            regime=self.regime_of_hour[hour[now]],
-            next_place=place[now + self.delay].astype(np.int32),
+            depth=np.minimum(step[now], largest).astype(np.uint8),
+            regime=regime_of_hour[hour[now]],
+            next_place=place[now + delay].astype(np.int32),
             vehicle=vehicle,
         )
 
-
-def check_walks(path: str | Path, about: Mapping[str, Any], places: Places) -> None:
-    """Raise MismatchError unless walks were matched to these places."""
-    if about.get("roads") != places.roads_identity:
-        raise MismatchError(f"{path} was matched to other roads. Give the roads that it was matched to.")
-    if about.get("spacing_m") != places.spacing_m:
-        raise MismatchError(
-            f"{path} was matched to places at {about.get('spacing_m')} m, not at {places.spacing_m:g} m. Choose the "
-            "places with the spacing of the walks, or match again."
-        )
+    hour = pl.col("time").dt.convert_time_zone(regimes.time_zone).dt.hour()
+    rows = frame.select("walk", "step", "place", hour=hour)
+    # The last steps of a batch are the past of the next batch. An empty part comes first, for walks without steps.
+    kept, done = np.empty((4, 0), np.int64), 0
+    yield with_past(kept, 0)
+    for batch in walk_batches(rows, path=walks, place_count=len(places)):
+        fresh = np.stack([batch[name].to_numpy().astype(np.int64) for name in ("walk", "step", "place", "hour")])
+        columns = np.concatenate([kept, fresh], axis=1)
+        yield with_past(columns, kept.shape[1])
+        done += batch.height
+        kept = columns[:, -(largest + delay) :]
+        progress("reading walks", done, parts.steps)
 
 
 def backed_off(counts: Distributions, fallback: Distributions) -> Distributions:
-    """Mix counts, shape (n, P), with the distributions of larger groups, shape (n, P), by Witten and Bell's weights."""
+    """Mix counts with the distributions of larger groups by Witten and Bell's weights; all of shape (n, P)."""
     seen = np.asarray(counts.sum(axis=1), np.float64)
     kinds = np.diff(counts.indptr).astype(np.float64)
     both = np.where(seen > 0, seen + kinds, 1.0)
@@ -332,7 +280,7 @@ def backed_off(counts: Distributions, fallback: Distributions) -> Distributions:
 
 
 def near_places(places: Places, of: Indices, *, reach_m: float, typical_m: float) -> Distributions:
-    """Return distributions that fall with the distance: where nothing was seen, a vehicle is still somewhere near.
+    """Return distributions that fall with the distance, for places where nothing was observed.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
-"""Map matching: which edge each GPS point was recorded on, by a hidden Markov model.
+"""Map matching: the edge on which each GPS point was recorded, by a hidden Markov model.
 
 After Newson and Krumm (2009): the hidden state is the edge, a point lies near its edge (Gaussian), and the route
-between the edges of two consecutive points is about as long as the straight line between them (exponential). The
-most probable sequence of edges is found by Viterbi's algorithm, for many trips at once. Short routes come from a
-table that grows; long ones are searched on demand.
+between the edges of two consecutive points is about as long as the straight line between them (exponential). Viterbi's
+algorithm finds the most probable sequence of edges, for many trips at once. Short routes come from a table that grows;
+long routes are searched on demand.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import pairwise
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +20,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Indices, Ints, Positions
-from geoblanket._display import counted, short_repr
+from geoblanket._display import counted, options_repr, short_repr
 from geoblanket._geodesy import haversine_m
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.edge_index import Candidates, EdgeIndex
@@ -30,6 +31,7 @@ __all__ = [
     "MapMatcher",
     "MatchOptions",
     "MatchedPoints",
+    "Method",
     "RouteFinder",
     "Sequences",
     "begins_by_gap",
@@ -37,12 +39,12 @@ __all__ = [
 ]
 
 _MOST_CANDIDATES = 100
-"""A state is kept in a byte."""
+"""A candidate's number is kept in a signed byte."""
 _BLOCK_TRANSITIONS = 1 << 19
 """Transitions weighed at once: bounds memory, and stays near the processor's cache."""
 _OVER_JUNCTION_M = 60.0
-"""Backing over a junction costs as much as if it were so much farther: otherwise a vehicle that stands at a junction
-would seem to be in any of its roads."""
+"""Backing over a junction counts as this much farther, metres. Otherwise a vehicle that stands at a junction would
+seem to move between its roads."""
 _DETOUR, _DETOUR_M = 2.0, 500.0
 """A route longer than _DETOUR times the straight line plus _DETOUR_M metres is not considered."""
 
@@ -50,10 +52,25 @@ _SEARCH_BYTES = 48_000_000
 """Memory for the rows of one search of far routes."""
 
 
+Method = Literal["hmm", "nearest"]
+"""`hmm`: a hidden Markov model finds the route; `nearest`: each position goes to its nearest place, without roads."""
+
+
+@checked
 @dataclass(frozen=True)
 class MatchOptions:
-    """The hidden Markov model's parameters."""
+    """How points are matched: the method, and the parameters of the hidden Markov model.
 
+    Examples
+    --------
+    >>> from geoblanket import MatchOptions, match_traces
+    >>> options = MatchOptions(method="nearest", max_gap_s=60)
+    >>> match_traces("traces.parquet", "city.roads", "near.parquet", options=options).trips
+    150
+    """
+
+    method: Method = "hmm"
+    """hmm: a hidden Markov model over routes. nearest: the place nearest to each point."""
     radius_m: float = 50.0
     """A point farther than this from every edge is unmatched."""
     candidates: int = 8
@@ -63,14 +80,18 @@ class MatchOptions:
     beta_m: float = 15.0
     """Mean difference between the route and the straight line from one point to the next."""
     jitter_m: float = 30.0
-    """A move backwards of at most this, on an edge or to the edge before, is GPS noise of a vehicle that stands."""
+    """A move backwards of at most this, on an edge or to the edge before, is taken for GPS noise at a standstill."""
     max_speed_m_s: float = 50.0
     """Routes that need a higher speed are impossible."""
     max_gap_s: float = 180.0
-    """A longer time without a matched point ends a stretch."""
+    """A longer time without a matched point ends a stretch; for both methods."""
+    snap_m: float = 200.0
+    """By `nearest`, a point farther than this plus the spacing from every place is unmatched."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
+        if self.method not in get_args(Method):
+            raise ParameterError(f"The 'method' option must be one of {', '.join(get_args(Method))}.")
+        for field in fields(self)[1:]:
             value = getattr(self, field.name)
             if not (np.isfinite(value) and value > 0):
                 raise ParameterError(f"The '{field.name}' option must be a positive number. Got {value} instead.")
@@ -78,6 +99,9 @@ class MatchOptions:
             raise ParameterError(
                 f"The 'candidates' option must be at most {_MOST_CANDIDATES}. Got {self.candidates} instead."
             )
+
+    def __repr__(self) -> str:
+        return options_repr(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,14 +160,14 @@ class MapMatcher:
         self.graph = graph
         self.options = options or MatchOptions()
         self.index = EdgeIndex(graph, radius_m=self.options.radius_m)
-        # Enough for points every 20 s at the highest speed; what is longer is searched on demand.
+        # The table reaches far enough for points every 20 s at the highest speed; longer routes are searched on demand.
         self.routes = RouteFinder(graph, near_m=20 * self.options.max_speed_m_s + 2 * self.options.radius_m)
 
     def match(self, trip: Ints, time_us: Ints, lat: Floats, lon: Floats) -> MatchedPoints:
         """Match the points of one or many trips.
 
-        A point that no edge is near is unmatched, and so is one from which no route leads to a neighbour; the points
-        around it are matched without it.
+        A point is unmatched if no edge is near, or if no route leads from it to the points before and after it. The
+        points around it are then matched without it.
 
         Parameters
         ----------
@@ -159,6 +183,7 @@ class MapMatcher:
         result = MatchedPoints.unmatched(len(trip))
         todo = np.flatnonzero(near.edge[:, 0] >= 0)
         lone = self._match_into(result, points, todo)
+        # A point without routes to its neighbours breaks its trip: match such trips once more without it.
         if len(lone):
             again = todo[np.isin(trip[todo], trip[lone]) & ~np.isin(todo, lone)]
             result.edge[lone] = -1
@@ -191,6 +216,7 @@ class MapMatcher:
         beyond = offset - self.graph.length_m[edge]
         # A route that stays on one edge ends where its offset says; any other leaves the first edge at its end.
         stays = (edge == last) & (points.offset_m[after] >= points.offset_m[before] - self.options.jitter_m)
+        # On the last edge the position is counted back from the second point; what is left lies on edges between.
         on_last = ~stays & (beyond > 0) & (to_go <= points.offset_m[after])
         edge[on_last], offset[on_last] = last[on_last], (points.offset_m[after] - to_go)[on_last]
         between = np.flatnonzero(~stays & (beyond > 0) & ~on_last)
@@ -202,12 +228,13 @@ class MapMatcher:
     def _positions_between(
         self, first: Indices, last: Indices, beyond_m: Floats, limit_m: Floats
     ) -> tuple[Indices, Floats]:
-        """Return where one is `beyond_m` metres after the end of edge `first`, on the shortest way to `last`."""
+        """Return the position `beyond_m` metres after the end of edge `first`, on the shortest way to edge `last`."""
         offsets, edges = self.routes.paths(
             self.graph.targets[first].astype(np.int64),
             self.graph.sources[last].astype(np.int64),
             limit_m=limit_m + 1.0,
         )
+        # All routes laid end to end make one axis, on which one search finds every position.
         length = self.graph.length_m[edges]
         ends = np.cumsum(length)
         base = np.append(0.0, ends)[offsets[:-1]]
@@ -215,9 +242,10 @@ class MapMatcher:
         return edges[at], np.clip(base + beyond_m - (ends - length)[at], 0.0, length[at])
 
     def _match_into(self, result: MatchedPoints, points: _Points, which: Positions) -> Positions:
-        """Match some of the points; return those that a missing route isolates in their stretch."""
+        """Match some of the points; return the points that missing routes isolate."""
         if not len(which):
             return which
+        # Long gaps in time cut trips into sequences, which are laid out side by side for Viterbi's algorithm.
         trip, time_us = points.trip[which], points.time_us[which]
         cut = begins_by_gap(trip, time_us, max_gap_s=self.options.max_gap_s)
         sequences = Sequences.from_starts(cut)
@@ -228,6 +256,7 @@ class MapMatcher:
             lambda before, after: self._transition_costs(ordered, before, after),
             block_items=max(1, _BLOCK_TRANSITIONS // self.options.candidates**2),
         )
+        # Write the chosen candidates back in the order of the points.
         target = which[sequences.order]
         row = np.arange(len(target))
         result.edge[target] = ordered.near.edge[row, state]
@@ -235,6 +264,7 @@ class MapMatcher:
         result.distance_m[target] = ordered.near.distance_m[row, state]
         result.begins[target] = begins
         result.route_m[which] = self._chosen_routes(result, points, which)
+        # A point between two breaks, at least one of them for lack of a route, is probably wrong: it is left out.
         begins = np.append(result.begins[which], True)
         broken = begins & np.append(~cut, False)
         lone: Positions = which[begins[:-1] & begins[1:] & (broken[:-1] | broken[1:])]
@@ -265,6 +295,7 @@ class MapMatcher:
         straight, limit_m = self._straight_and_limit(points, before, after)
         edge_a, edge_b = near.edge[before], near.edge[after]
         size = near.edge.shape[1]
+        # Only pairs of real candidates are looked up; `flat` numbers the entries of the result.
         flat = np.flatnonzero((edge_a >= 0)[:, :, None] & (edge_b >= 0)[:, None, :])
         row = flat // (size * size)
         a, b = flat // size, row * size + flat % size
@@ -289,14 +320,16 @@ class MapMatcher:
     ) -> Floats:
         """Return the length of the route from position a to position b, metres; infinite above the limit.
 
-        A small move backwards has a negative length, so that it costs more than to stand.
+        A small move backwards has a negative length, so that it costs more than a standstill.
         """
         graph, routes = self.graph, self.routes
         source, target = graph.targets[edge_a].astype(np.int64), graph.sources[edge_b].astype(np.int64)
         between = routes.near(source, target).astype(np.float64)
         far = np.flatnonzero((limit_m > routes.near_m) & np.isinf(between))
         between[far] = routes.far(source[far], target[far], limit_m=limit_m[far])
+        # To the end of the first edge, along the shortest way, and into the second edge.
         route = graph.length_m[edge_a] - offset_a + between + offset_b
+        # Moves on one edge, and small moves backwards on it or over a junction, need no route around.
         same, touching = edge_a == edge_b, graph.targets[edge_b] == graph.sources[edge_a]
         back = np.where(same, offset_a - offset_b, offset_a + graph.length_m[edge_b] - offset_b)
         backed = np.where(same, -back, -back - _OVER_JUNCTION_M)
@@ -324,9 +357,9 @@ class _Points:
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
-    """Sequences laid out by step: first the first items of all sequences, then the second ones, and so on.
+    """Sequences laid out by step: the first items of all sequences, then the second items, and so on.
 
-    Longer sequences come first within a step, so the items of a step and the ones before them are two slices.
+    Within a step longer sequences come first, so the items of a step and the items before them are two slices.
     """
 
     order: Ints
@@ -336,7 +369,7 @@ class Sequences:
 
     @classmethod
     def from_starts(cls, begins: Bools) -> Sequences:
-        """Lay out items that follow each other, given which of them begin a sequence (the first must)."""
+        """Lay out consecutive items, given which of them begin a sequence; the first item must."""
         first = np.flatnonzero(begins)
         lengths = np.diff(np.append(first, len(begins)))
         rank = np.empty(len(first), np.int64)
@@ -348,7 +381,7 @@ class Sequences:
         return cls(order, starts)
 
     def previous(self, first_step: int, last_step: int) -> Ints:
-        """Return the position before each position of the steps `first_step` (at least 1) to `last_step` - 1."""
+        """Return the position one step before each position of steps `first_step` (at least 1) to `last_step` - 1."""
         starts = self.starts
         shift = np.repeat(np.diff(starts)[first_step - 1 : last_step - 1], np.diff(starts)[first_step:last_step])
         positions: Ints = np.arange(starts[first_step], starts[last_step]) - shift
@@ -370,7 +403,7 @@ def cheapest_states(
     *,
     block_items: int,
 ) -> tuple[npt.NDArray[np.int8], Bools]:
-    """Find the sequence of states with the least sum of costs; start anew where no transition is possible.
+    """Find the states with the least sum of costs (Viterbi); start anew where no transition is possible.
 
     Parameters
     ----------
@@ -389,6 +422,7 @@ def cheapest_states(
         The state at each position, and whether a sequence or a new start begins there.
     """
     starts = sequences.starts
+    # `back`: the state one step before on the cheapest way to each state; `best`: the cheapest state at each position.
     back = np.full(emission.shape, -1, np.int8)
     best = np.zeros(len(emission), np.int8)
     begins = np.zeros(len(emission), dtype=bool)
@@ -401,9 +435,11 @@ def cheapest_states(
         for step in range(first, last):
             here = slice(starts[step], starts[step + 1])
             count = here.stop - here.start
+            # For each state here, the cheapest way to it over all states one step before.
             total = score[:count, :, None] + cost[here.start - starts[first] : here.stop - starts[first]]
             came_from = total.argmin(axis=1)
             score = np.take_along_axis(total, came_from[:, None, :], axis=1)[:, 0] + emission[here]
+            # Where no state can be reached, the sequence breaks and starts anew.
             broken = ~np.isfinite(score).any(axis=1)
             came_from[broken] = -1
             score[broken] = emission[here][broken]
@@ -414,7 +450,7 @@ def cheapest_states(
 
 
 def _trace_back(back: npt.NDArray[np.int8], best: npt.NDArray[np.int8], starts: Ints) -> npt.NDArray[np.int8]:
-    """Follow the pointers from the last step to the first; `best` is where a sequence or stretch ends."""
+    """Follow the pointers from the last step to the first; a sequence or stretch ends in its `best` state."""
     state = best.copy()
     for step in range(len(starts) - 2, 0, -1):
         here = slice(starts[step], starts[step + 1])
@@ -432,8 +468,8 @@ class RouteFinder:
     graph
         The roads.
     near_m
-        The table holds, for each source node asked so far, every node within this distance. Longer routes are
-        searched each time.
+        The table holds every node within this distance of each source node that was asked for, metres. Longer routes
+        are searched each time.
     """
 
     def __init__(self, graph: RoadGraph, *, near_m: float) -> None:
@@ -458,7 +494,7 @@ class RouteFinder:
         return lengths
 
     def far(self, sources: Ints, targets: Ints, *, limit_m: Floats) -> npt.NDArray[np.float32]:
-        """Return the length of each pair's route in metres; it may be infinite where it exceeds the pair's limit."""
+        """Return the length of each pair's route in metres; beyond the pair's limit it may be infinite."""
         lengths = np.full(len(sources), np.inf, np.float32)
         for pairs, row, distances, _ in self._search(sources, limit_m):
             lengths[pairs] = distances[row, targets[pairs]]
@@ -473,6 +509,7 @@ class RouteFinder:
             The route of pair `i` is `edges[offsets[i]:offsets[i + 1]]`: empty if source and target are the same,
             or if there is no route within the limit.
         """
+        # Routes within the table are followed there; the others are searched anew.
         _, is_near = self._find(sources, targets)
         near, far = np.flatnonzero(is_near), np.flatnonzero(~is_near)
         steps = list(self._walk_back(near, sources[near], targets[near], self._previous_in_table))
@@ -480,6 +517,7 @@ class RouteFinder:
             steps += self._walk_back(far[pairs], row, targets[far[pairs]], partial(_previous_in_rows, previous))
         if not steps:
             return np.zeros(len(sources) + 1, np.int64), np.empty(0, np.int32)
+        # The edges were found from the target backwards, over all pairs at once: sort them by pair and along the way.
         pair, step, edge = (np.concatenate(part) for part in zip(*steps, strict=True))
         order = np.lexsort((-step, pair))
         offsets = np.zeros(len(sources) + 1, np.int64)
@@ -489,7 +527,7 @@ class RouteFinder:
     def _walk_back(
         self, pair: Ints, origin: Ints, at: Ints, previous: Callable[[Ints, Ints], Indices]
     ) -> Iterator[tuple[Ints, Ints, Ints]]:
-        """Follow the ways of many pairs back from their targets; yield (pair, steps from the target, edge)."""
+        """Follow many pairs' routes back from their targets; yield (pair, steps from the target, edge)."""
         step = 0
         while len(pair):
             before = previous(origin, at).astype(np.int64)
@@ -503,14 +541,14 @@ class RouteFinder:
         return self._previous[self._find(sources, at)[0]]
 
     def _find(self, sources: Ints, targets: Ints) -> tuple[Positions, Bools]:
-        """Return where in the table each pair stands, and whether it is there at all."""
+        """Return the position of each pair in the table, and whether the table has the pair."""
         self._add(sources)
         key = self._row[sources] * self._nodes + targets
         position = np.minimum(np.searchsorted(self._keys, key), max(0, len(self._keys) - 1))
         return position, self._keys[position] == key
 
     def _add(self, sources: Ints) -> None:
-        """Add to the table the sources that it does not have yet."""
+        """Add new sources to the table; keys stay ascending, because rows are numbered as they come."""
         new = np.unique(sources[self._row[sources] < 0])
         if not len(new):
             return
@@ -523,7 +561,7 @@ class RouteFinder:
         self._previous = np.concatenate([self._previous, nearby.previous])
 
     def _search(self, sources: Ints, limit_m: Floats) -> Iterator[tuple[Positions, Positions, Floats, Indices]]:
-        """Search from all sources, some at a time; yield the pairs served, their rows, distances and nodes before."""
+        """Search from all sources, some at a time; yield the pairs, their rows, distances and previous nodes."""
         unique, which = np.unique(sources, return_inverse=True)
         limit = np.zeros(len(unique))
         np.maximum.at(limit, which, limit_m)
@@ -547,7 +585,7 @@ def _previous_in_rows(previous: Indices, row: Ints, at: Ints) -> Indices:
 
 
 def begins_by_gap(trip: Ints, time_us: Ints, *, max_gap_s: float) -> Bools:
-    """Return which points are the first of their trip or come after a long gap in time."""
+    """Return which points are the first of their trip, or follow a long gap in time."""
     begins = np.ones(len(trip), dtype=bool)
     begins[1:] = (np.diff(trip) != 0) | (np.diff(time_us) > 1e6 * max_gap_s)
     return begins

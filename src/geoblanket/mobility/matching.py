@@ -1,7 +1,7 @@
-"""From a table of traces to a table of walks, trip by trip, in bounded memory and on all cores.
+"""Turn a table of traces into a table of walks, trip by trip, in bounded memory and on all cores.
 
-Points are matched to roads (`MapMatcher`) or snapped to places, then resampled on a fixed clock: where a vehicle was at
-t0, t0 + Δ, t0 + 2 Δ, ...
+Points are matched to roads (`MapMatcher`) or snapped to places, then resampled on a fixed clock: the position of a
+vehicle at t0, t0 + Δ, t0 + 2 Δ, ...
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -23,11 +23,11 @@ from geoblanket._geodesy import haversine_m
 from geoblanket._tables import reading_parquet, write_table
 from geoblanket._workers import count_workers, run_tasks
 from geoblanket.errors import InputError, ParameterError
-from geoblanket.mobility.map_matcher import MapMatcher, MatchedPoints, MatchOptions, begins_by_gap
+from geoblanket.mobility.map_matcher import MapMatcher, MatchedPoints, MatchOptions, Method, begins_by_gap
 from geoblanket.mobility.walks import WALKS_SCHEMA
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
-from geoblanket.traces.table import check_points, scan_traces, write_traces
+from geoblanket.traces.table import scan_traces, write_traces
 
 __all__ = [
     "MatchSummary",
@@ -39,14 +39,10 @@ __all__ = [
     "snap_points",
 ]
 
-Method = Literal["hmm", "nearest"]
-"""`hmm`: a hidden Markov model finds the route; `nearest`: each position goes to the nearest place, roads unseen."""
-
 _CHUNK_POINTS = 250_000
 """Points matched at once, in whole trips."""
 _SECONDS_PER_POINT: dict[Method, float] = {"hmm": 2e-5, "nearest": 2e-6}
-"""What matching takes, by estimate, to judge whether more processes pay."""
-_SNAP_M = 200.0  # metres, beside the spacing of the places
+"""Estimated time of matching, to decide whether more processes pay."""
 
 _BIN_M = 0.05
 """Distances are counted in bins of this width, for a median over any number of points."""
@@ -60,17 +56,15 @@ def match_traces(
     out: str | Path,
     *,
     interval_s: float = 30.0,
-    method: Method = "hmm",
     spacing_m: float = 0.0,
-    snap_m: float | None = None,
     options: MatchOptions | None = None,
     workers: int | None = None,
     progress: Progress = silent,
 ) -> MatchSummary:
     """Match traces to roads and write the walks.
 
-    A trip's clock starts at its first matched point. A walk goes on as long as the matching does; the position between
-    two points is interpolated by time, along the route (hmm) or the straight line (nearest).
+    A trip's clock starts at its first matched point. A walk is a stretch without a break in the matching. Positions
+    between two points are interpolated by time, along the route (hmm) or the straight line (nearest).
 
     Parameters
     ----------
@@ -79,26 +73,22 @@ def match_traces(
     roads
         A road graph written by `geoblanket roads import`.
     out
-        The table of walks to write (`WALKS_SCHEMA`), wholly or not at all.
+        The table of walks to write (`WALKS_SCHEMA`), completely or not at all.
     interval_s
         Time between two steps, seconds.
-    method
-        `hmm` or `nearest`.
     spacing_m
         Spacing of the places, metres; 0 takes every node.
-    snap_m
-        Farther than this from every place, a point is unmatched by `nearest`, metres; 200 plus the spacing if None.
     options
-        Parameters of the hidden Markov model; `max_gap_s` holds for both methods.
+        The method, `hmm` or `nearest`, and its parameters.
     workers
-        Processes; as many as pay if None. The result does not depend on it.
+        Number of processes; None: as many as pay. The result does not depend on it.
 
     Raises
     ------
     InputError
         If the traces have no points, or none of them is near the roads.
     WorkerError
-        If a process died more than once at the same trips.
+        If a process died more than once on the same trips.
 
     Examples
     --------
@@ -107,13 +97,9 @@ def match_traces(
     >>> summary.trips, summary.walks
     (150, 151)
     """
-    if method not in get_args(Method):
-        choices = ", ".join(get_args(Method))
-        raise ParameterError(f"The 'method' option must be one of {choices}. Got '{method}' instead.")
+    options = options or MatchOptions()
     if not (np.isfinite(interval_s) and interval_s >= 1e-3):
         raise ParameterError(f"The 'interval_s' option must be at least 0.001 seconds. Got {interval_s} instead.")
-    if snap_m is not None and not snap_m > 0:
-        raise ParameterError(f"The 'snap_m' option must be a positive number of metres. Got {snap_m} instead.")
     check_output(out)
     frame = scan_traces(traces)
     graph = RoadGraph.load(roads)
@@ -130,12 +116,10 @@ def match_traces(
             roads=Path(roads),
             roads_identity=graph.identity,
             interval_us=round(interval_s * 1e6),
-            method=method,
             spacing_m=spacing_m,
-            snap_m=_SNAP_M + spacing_m if snap_m is None else snap_m,
-            options=options or MatchOptions(),
+            options=options,
         )
-        processes = count_workers(workers, tasks=len(chunks), seconds=points * _SECONDS_PER_POINT[method])
+        processes = count_workers(workers, tasks=len(chunks), seconds=points * _SECONDS_PER_POINT[options.method])
         counts = _match_chunks(job, chunks, processes=processes, progress=progress)
         if not any(chunk.matched_points for chunk in counts):
             raise InputError(
@@ -150,23 +134,27 @@ def match_traces(
 
 @dataclass(frozen=True)
 class _Job:
-    """What a process needs to know to match any chunk."""
+    """What a process needs to match any chunk."""
 
     folder: Path
-    """Of the chunks' walks; another one for each run, so that a process prepares itself anew for each."""
+    """Folder of the chunks' walks. It differs in each run, so that a process does not reuse the matcher of another."""
     traces: Path
     roads: Path
     roads_identity: str
     interval_us: int
-    method: Method
     spacing_m: float
-    snap_m: float
     options: MatchOptions
 
     @property
+    def snap_m(self) -> float:
+        """The largest distance from a point to its place by `nearest`, metres."""
+        return self.options.snap_m + self.spacing_m
+
+    @property
     def reach(self) -> str:
-        """How near a point must be to be matched."""
-        return f"{self.options.radius_m:g} m of a road" if self.method == "hmm" else f"{self.snap_m:g} m of a place"
+        """How near a point must be to be matched, in words."""
+        by_route = self.options.method == "hmm"
+        return f"{self.options.radius_m:g} m of a road" if by_route else f"{self.snap_m:g} m of a place"
 
     def file(self, chunk: int) -> Path:
         """Return where the walks of a chunk go."""
@@ -178,14 +166,13 @@ class _Job:
             "roads": self.roads_identity,
             "spacing_m": self.spacing_m,
             "interval_s": self.interval_us / 1e6,
-            "method": self.method,
-            "snap_m": self.snap_m,
+            "method": self.options.method,
             "options": asdict(self.options),
         }
 
 
 def _cut(lengths: Ints) -> list[tuple[int, int]]:
-    """Cut rows into chunks (start, count) of about `_CHUNK_POINTS` that hold whole trips of the given lengths."""
+    """Cut rows into chunks (start, count) of about `_CHUNK_POINTS`; `lengths` are those of trips, which stay whole."""
     ends = np.cumsum(lengths)
     chunks, start, trip = [], 0, 0
     while trip < len(ends):
@@ -196,7 +183,7 @@ def _cut(lengths: Ints) -> list[tuple[int, int]]:
 
 
 def _match_chunks(job: _Job, chunks: list[tuple[int, int]], *, processes: int, progress: Progress) -> list[ChunkCounts]:
-    """Match all chunks, write each one's walks to its file, and return their counts in order."""
+    """Match all chunks, write the walks of each to its file, and return the counts in order."""
     points, done = sum(count for _, count in chunks), 0
     progress("matching", done, points)
     counts = {}
@@ -212,7 +199,7 @@ def _match_chunks(job: _Job, chunks: list[tuple[int, int]], *, processes: int, p
 
 
 def _join(job: _Job, counts: list[ChunkCounts]) -> pl.LazyFrame:
-    """Return the walks of all chunks, numbered on."""
+    """Return the walks of all chunks, numbered through."""
     first = np.cumsum([0, *(chunk.walks for chunk in counts)])
     return pl.concat(
         pl.scan_parquet(job.file(number)).with_columns(pl.col("walk") + int(first[number]))
@@ -228,7 +215,7 @@ class _ChunkMatcher:
         self._frame = scan_traces(job.traces)
         graph = RoadGraph.load(job.roads)
         self._places = choose_places(graph, spacing_m=job.spacing_m)
-        self._matcher = MapMatcher(graph, job.options) if job.method == "hmm" else None
+        self._matcher = MapMatcher(graph, job.options) if job.options.method == "hmm" else None
 
     def run(self, rows: tuple[int, int], file: Path) -> ChunkCounts:
         """Match the rows (start, count) and write their walks, numbered from 0."""
@@ -236,20 +223,20 @@ class _ChunkMatcher:
             frame = self._frame.slice(*rows).collect()
         trip, time_us = frame["trip"].to_numpy(), frame["time"].to_physical().to_numpy()
         lat, lon = frame["lat"].to_numpy(), frame["lon"].to_numpy()
-        if (np.diff(trip) < 0).any() or (np.diff(time_us)[np.diff(trip) == 0] < 0).any():
-            raise InputError("is not sorted by trip and time", path=self._job.traces, hint="Import the traces again")
-        check_points(frame, path=self._job.traces)
-        points: MatchedPoints | SnappedPoints
-        if self._matcher is None:
-            points = self._snap(trip, time_us, lat, lon)
-            ticks = self._ticks(points, trip, time_us)
-            at_lat, at_lon, moved_m = positions_between(ticks, lat, lon)
-        else:
-            points = self._matcher.match(trip, time_us, lat, lon)
-            ticks = self._ticks(points, trip, time_us)
-            at_lat, at_lon, moved_m = positions_on_roads(ticks, points, self._matcher)
+        job, matcher = self._job, self._matcher
+        points = (
+            snap_points(self._places, trip, time_us, lat, lon, snap_m=job.snap_m, max_gap_s=job.options.max_gap_s)
+            if matcher is None
+            else matcher.match(trip, time_us, lat, lon)
+        )
+        ticks = clock_ticks(trip, time_us, matched=points.matched, begins=points.begins, interval_us=job.interval_us)
+        at_lat, at_lon, moved_m = (
+            positions_between(ticks, lat, lon)
+            if matcher is None or not isinstance(points, MatchedPoints)
+            else positions_on_roads(ticks, points, matcher)
+        )
         place, _ = self._places.nearest(at_lat, at_lon)
-        walks = _walks(ticks, frame, place, moved_m * (1e6 / self._job.interval_us))
+        walks = _walks(ticks, frame, place, moved_m * (1e6 / job.interval_us))
         walks.write_parquet(file)
         walk_count = walks["walk"].n_unique()
         return ChunkCounts(
@@ -258,18 +245,9 @@ class _ChunkMatcher:
             walks=walk_count,
             steps=walks.height,
             short_stretches=int(points.begins.sum()) - walk_count,
-            breaks=count_breaks(trip, time_us, points.matched, points.begins, max_gap_s=self._job.options.max_gap_s),
+            breaks=count_breaks(trip, time_us, points.matched, points.begins, max_gap_s=job.options.max_gap_s),
             distances=count_distances(points.distance_m[points.matched]),
             visited=walks["place"].unique().to_numpy(),
-        )
-
-    def _snap(self, trip: Ints, time_us: Ints, lat: Floats, lon: Floats) -> SnappedPoints:
-        job = self._job
-        return snap_points(self._places, trip, time_us, lat, lon, snap_m=job.snap_m, max_gap_s=job.options.max_gap_s)
-
-    def _ticks(self, points: MatchedPoints | SnappedPoints, trip: Ints, time_us: Ints) -> Ticks:
-        return clock_ticks(
-            trip, time_us, matched=points.matched, begins=points.begins, interval_us=self._job.interval_us
         )
 
 
@@ -309,13 +287,13 @@ class SnappedPoints:
     """The place of each point, in the order of the points given."""
 
     place: Indices
-    """Nearest place of each point, even of an unmatched one."""
+    """Nearest place of each point, also if it is unmatched."""
     distance_m: Floats
     """Metres from the point to its place."""
     matched: Bools
     """Whether the place is near enough."""
     begins: Bools
-    """Whether a stretch begins at the point: a run of matched points of one trip without a long gap in time."""
+    """Whether a stretch begins at the point. A stretch is a run of matched points of one trip without a long gap."""
 
 
 def snap_points(
@@ -348,7 +326,7 @@ def snap_points(
 
 @dataclass(frozen=True, eq=False)
 class Ticks:
-    """The clock times within the stretches of trips, and the points around each; stretch after stretch."""
+    """The clock times within stretches, and the points around each; stretch after stretch."""
 
     stretch: Ints
     """Stretch of each tick, numbered from 0 in order, shape (T,)."""
@@ -359,7 +337,7 @@ class Ticks:
     after: Ints
     """The next point of the stretch, or `before` itself if the tick is on that point, shape (T,)."""
     part: Floats
-    """How far in time each tick lies from `before` to `after`, 0 up to 1, shape (T,)."""
+    """The share of the time from `before` to `after` that has passed at each tick, from 0 to below 1, shape (T,)."""
 
     @property
     def begins(self) -> Bools:
@@ -375,7 +353,7 @@ def clock_ticks(
     begins: Bools,
     interval_us: int,
 ) -> Ticks:
-    """Lay a clock over each trip that starts at its first matched point, and keep the ticks within stretches.
+    """Start a clock at the first matched point of each trip, and return its ticks within stretches.
 
     Parameters
     ----------
@@ -386,6 +364,7 @@ def clock_ticks(
     begins
         Which of the matched points begin a stretch.
     """
+    # `zero`: the first matched time of each point's trip, where its clock starts.
     point = np.flatnonzero(matched)
     trip, time_us = trip[point], time_us[point]
     new_trip = np.diff(trip, prepend=trip[:1] - 1) != 0
@@ -393,6 +372,7 @@ def clock_ticks(
     first = np.flatnonzero(begins[point])
     last = np.append(first, len(point))[1:] - 1
     start, end, zero = time_us[first], time_us[last], zero[first]
+    # The ticks within each stretch, numbered from the start of the trip's clock; the first is rounded up.
     first_tick, last_tick = -((zero - start) // interval_us), (end - zero) // interval_us
     count = np.maximum(last_tick - first_tick + 1, 0)
     stretch = np.repeat(np.arange(len(first)), count)
@@ -432,6 +412,7 @@ def positions_on_roads(ticks: Ticks, points: MatchedPoints, matcher: MapMatcher)
         Degrees, and metres along the route from the previous tick; NaN at the first tick of a stretch.
     """
     before, after = ticks.before, ticks.after
+    # Ticks between two points have travelled their share of the route in time.
     on_point = before == after
     step = np.where(on_point, 0.0, ticks.part * points.route_m[after])
     edge, offset = points.edge[before].copy(), points.offset_m[before].copy()
@@ -460,10 +441,10 @@ class MatchSummary:
     steps: int
     """Steps of all walks."""
     short_stretches: int
-    """Matched stretches left out because they hold fewer than two steps."""
+    """Matched stretches left out because they have fewer than two steps."""
     breaks: dict[str, int]
-    """Breaks within trips, by reason: `gap` (no points for too long), `off_road` (points, but far from any road or
-    place, for too long), `no_route` (no route that fits the time)."""
+    """Breaks within trips, by reason: `gap` (no points for too long), `off_road` (for too long only points far from any
+    road or place), `no_route` (no route fits the time)."""
     median_distance_m: float
     """Median distance of a matched point from its position on the road (hmm) or its place (nearest), metres."""
     places: int
@@ -483,7 +464,7 @@ class MatchSummary:
 
 @dataclass(frozen=True, eq=False)
 class ChunkCounts:
-    """What one chunk adds to the summary."""
+    """The counts of one chunk."""
 
     points: int
     matched_points: int

@@ -1,4 +1,4 @@
-"""A picture of walks: how often each place is visited, and a few walks from start to end."""
+"""A picture of walks: how often each place is visited, and a few whole walks."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from matplotlib.figure import Figure
 
 from geoblanket._arrays import Indices
 from geoblanket._tables import reading_parquet
-from geoblanket.errors import InputError, MismatchError
-from geoblanket.mobility.walks import scan_walks
-from geoblanket.roads.graph import RoadGraph
+from geoblanket.errors import InputError
+from geoblanket.mobility.walks import MatchedWalks
 from geoblanket.roads.picture import draw_heat, map_figure
-from geoblanket.roads.places import choose_places
 
 __all__ = ["draw_walks"]
 
@@ -30,14 +28,11 @@ def draw_walks(walks: str | Path, roads: str | Path) -> Figure:
     walks
         A table written by `geoblanket match`.
     roads
-        The road graph it was matched to.
+        The road graph of the walks.
     """
-    graph = RoadGraph.load(roads)
-    frame, about = scan_walks(walks)
-    if about["roads"] != graph.identity:
-        raise MismatchError(f"{walks} was matched to other roads than {roads}. Give the roads that it was matched to.")
-    places = choose_places(graph, spacing_m=about["spacing_m"])
-    figure, axes = map_figure(graph, colour="#d5d7db", long_side_in=9.0)
+    matched = MatchedWalks.open(walks, roads)
+    frame, places = matched.frame, matched.places
+    figure, axes = map_figure(matched.graph, colour="#d5d7db", long_side_in=9.0)
     with reading_parquet(walks):
         visits = frame.group_by("place").len().sort("len", "place").collect(engine="streaming")
         walk_count = frame.select(pl.col("walk").n_unique()).collect(engine="streaming").item()
@@ -55,7 +50,7 @@ def draw_walks(walks: str | Path, roads: str | Path) -> Figure:
         axes.scatter(line[:1, 0], line[:1, 1], s=42, color=colour, edgecolor="white", zorder=4)
         axes.scatter(line[-1:, 0], line[-1:, 1], s=36, color=colour, marker="s", edgecolor="white", zorder=4)
     axes.set_title(
-        f"{walk_count:,} walks, {visits['len'].sum():,} steps of {about['interval_s']:g} s; "
+        f"{walk_count:,} walks, {visits['len'].sum():,} steps of {matched.interval_s:g} s; "
         "lines: some walks, from ● to ■",
         loc="left",
         fontsize=9,

@@ -1,11 +1,12 @@
 """Walks: the place of a vehicle at t, t + Δ, t + 2 Δ, ... of every trip, in one table.
 
-A split for training and testing takes whole vehicles, or a time before and a time after; never single points. Points of
-one trip are so alike that a model is not tested by some of them after it learned from the others.
+A split for training and testing holds out whole vehicles, or everything after a moment; never single points. Points of
+one trip are so similar that some of them cannot test a model that has learned from the others.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,17 +18,20 @@ import polars as pl
 from geoblanket._arguments import checked, wrong_type
 from geoblanket._arrays import Bools, Indices, Ints, Octets
 from geoblanket._frames import FRAME, AnyFrame, DescribedFrame, conformed, is_frame, to_polars
-from geoblanket._tables import is_number, is_text, reading_parquet, scan_table, table_batches, write_table
-from geoblanket.errors import InputError, ParameterError
-from geoblanket.roads.places import Places
+from geoblanket._tables import reading_parquet, scan_table, table_batches, write_table
+from geoblanket.errors import InputError, MismatchError, ParameterError
+from geoblanket.roads.graph import RoadGraph
+from geoblanket.roads.places import Places, choose_places
 
 __all__ = [
     "WALKS_SCHEMA",
+    "MatchedWalks",
     "Part",
     "Split",
     "WalkParts",
     "Walks",
     "scan_walks",
+    "scan_walks_between",
     "split_walks",
     "walk_batches",
     "write_walks",
@@ -45,8 +49,6 @@ WALKS_SCHEMA: dict[str, pl.DataType] = {
 """One row a step. `walk` numbers the walks from 0 and `step` the steps of a walk from 0; each step is one interval
 after the one before. `place` is an index into the places of the roads. `speed_m_s` is the mean speed over the interval
 that ends at the step, so it tells nothing about what comes later; it is null at a walk's first step."""
-
-_CHECKS = {"roads": is_text, "spacing_m": is_number, "interval_s": lambda value: is_number(value) and value > 0}
 
 _ROWS_AT_A_TIME: Final = 1_000_000
 
@@ -70,15 +72,66 @@ def scan_walks(path: str | Path) -> tuple[pl.LazyFrame, dict[str, Any]]:
     >>> about["interval_s"], about["spacing_m"]
     (30.0, 500)
     """
-    return scan_table(path, kind="walks", schema=WALKS_SCHEMA, checks=_CHECKS)
+    return scan_table(path, kind="walks", schema=WALKS_SCHEMA, needs=("roads", "spacing_m", "interval_s"))
+
+
+def scan_walks_between(path: str | Path, places: Places) -> tuple[pl.LazyFrame, dict[str, Any]]:
+    """Open a table of walks, as `scan_walks` does; raise MismatchError unless it was matched to these places."""
+    frame, about = scan_walks(path)
+    _check_roads(path, about, places.roads_identity)
+    if about["spacing_m"] != places.spacing_m:
+        raise MismatchError(
+            f"{path} was matched to places at {about['spacing_m']} m, not at {places.spacing_m:g} m. Choose the "
+            "places with the spacing of the walks, or match again."
+        )
+    return frame, about
+
+
+def _check_roads(path: str | Path, about: dict[str, Any], identity: str) -> None:
+    if about["roads"] != identity:
+        raise MismatchError(f"{path} was matched to other roads. Give the roads that it was matched to.")
+
+
+@dataclass(frozen=True, eq=False)
+class MatchedWalks:
+    """A table of walks with its roads and its places."""
+
+    path: Path
+    frame: pl.LazyFrame
+    """The rows (`WALKS_SCHEMA`), unread."""
+    about: dict[str, Any]
+    """How the walks were made; see `scan_walks`."""
+    graph: RoadGraph
+    places: Places
+
+    @classmethod
+    def open(cls, walks: str | Path, roads: str | Path | RoadGraph) -> MatchedWalks:
+        """Open a table of walks with its road graph, or the file of the graph, and choose its places.
+
+        Raises
+        ------
+        InputError
+            If a file cannot be read.
+        MismatchError
+            If the walks were matched to other roads.
+        """
+        frame, about = scan_walks(walks)
+        graph = roads if isinstance(roads, RoadGraph) else RoadGraph.load(roads)
+        _check_roads(walks, about, graph.identity)
+        return cls(Path(walks), frame, about, graph, choose_places(graph, spacing_m=about["spacing_m"]))
+
+    @property
+    def interval_s(self) -> float:
+        """Time between two steps, seconds."""
+        return float(self.about["interval_s"])
 
 
 @checked
 @dataclass(frozen=True, eq=False)
 class Walks(DescribedFrame):
-    """Walks in a data frame, for functions that take walks: with what a file of walks would say of itself.
+    """Walks in a data frame, with the places and the interval that a file of walks would name.
 
-    They count as trips of people that nothing was promised to, wherever they come from.
+    Wherever the walks come from, they count as trips of people to whom nothing was promised.
 
     Parameters
     ----------
@@ -86,7 +139,7 @@ class Walks(DescribedFrame):
         A data frame of Polars or pandas, or an object with the Arrow stream interface, with the columns of
         `WALKS_SCHEMA` in any order; `speed_m_s` may be absent. Walks may be numbered in any way.
     places
-        What `place` numbers.
+        The places that `place` numbers.
     interval_s
         Time between two steps, seconds.
 
@@ -107,7 +160,7 @@ class Walks(DescribedFrame):
     def __post_init__(self) -> None:
         if not is_frame(self.frame):
             raise wrong_type(Walks, "frame", self.frame, ["data frame"])
-        if not (is_number(self.interval_s) and self.interval_s > 0):
+        if not 0 < self.interval_s < math.inf:
             raise ParameterError(
                 f"The 'interval_s' option must be a positive number of seconds. Got {self.interval_s}."
             )
@@ -119,14 +172,14 @@ def write_walks(walks: Walks | AnyFrame, path: Path) -> None:
     Raises
     ------
     ParameterError
-        If it is a data frame alone.
+        If it is a data frame without places and interval.
     InputError
-        If it has not the columns of walks, or steps that do not follow each other at the interval.
+        If columns are missing, or steps do not follow each other at the interval.
     """
     if not isinstance(walks, Walks):
         raise ParameterError(
-            "A data frame does not say which places its walks are between, nor how often they step. Give "
-            "Walks(frame, places=..., interval_s=...)."
+            "A data frame does not name the places and the interval of its walks. Give Walks(frame, places=..., "
+            "interval_s=...)."
         )
     places = walks.places
     about = {
@@ -161,16 +214,16 @@ def _check_steps(path: Path, place_count: int, *, interval_us: int) -> None:
 
 
 def walk_batches(frame: pl.LazyFrame, *, path: str | Path, place_count: int) -> Iterator[pl.DataFrame]:
-    """Yield the rows of walks in order, in parts of bounded size.
+    """Yield the rows of walks in order, in batches of bounded size.
 
     Parameters
     ----------
     frame
-        Rows with at least the columns `walk`, `step` and `place`; none may be empty.
+        Rows with at least the columns `walk`, `step` and `place`, without nulls.
     path
-        Where they come from, for messages.
+        The file, for messages.
     place_count
-        How many places there are.
+        The number of places.
 
     Raises
     ------
@@ -208,12 +261,12 @@ class Split:
     """How walks are split for training and testing."""
 
     by: Literal["vehicle", "time"] = "vehicle"
-    """`vehicle`: some vehicles are held out; `time`: all that starts after a moment is, and what goes on over that
-    moment belongs to neither part."""
+    """`vehicle`: some vehicles are held out. `time`: all walks that start after a moment are held out, and walks across
+    that moment belong to neither part."""
     held_out: float = 0.2
-    """Of the vehicles, or of the steps, the share that is held out."""
+    """Share of the vehicles, or of the steps, that is held out."""
     seed: int = 0
-    """Chooses the vehicles."""
+    """Seed of the choice of vehicles."""
 
     def __post_init__(self) -> None:
         if self.by not in ("vehicle", "time"):
@@ -224,7 +277,7 @@ class Split:
 
 @dataclass(frozen=True, eq=False)
 class WalkParts:
-    """Which walks belong to a part, and whose they are."""
+    """Which walks belong to a part, and the vehicle of each."""
 
     walks: Ints
     """Numbers of all walks, ascending, shape (W,)."""
@@ -239,7 +292,7 @@ class WalkParts:
 
     @property
     def steps(self) -> int:
-        """How many steps all walks have."""
+        """The number of steps of all walks."""
         return int(self.length.sum())
 
     def of(self, walk: Ints) -> tuple[Indices, Bools]:
@@ -256,12 +309,12 @@ def split_walks(frame: pl.LazyFrame, *, path: str | Path, part: Part, split: Spl
     frame
         A table of walks.
     path
-        Where it comes from, for messages.
+        The file, for messages.
 
     Raises
     ------
     InputError
-        If nothing would be left to train with, or to hold out.
+        If either part would be empty.
     """
     if part not in ("all", "train", "held_out"):
         raise ParameterError(f"The part of the walks must be 'all', 'train' or 'held_out'. Got {part!r} instead.")

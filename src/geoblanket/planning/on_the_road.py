@@ -1,16 +1,15 @@
-"""How far off a recipient is on the road: trips are reported, and followed as a tracker follows them.
+"""The error of a recipient on the road: simulated reports of trips, followed by a tracker.
 
-Reports are drawn in floating point, from a seed: planar Laplace noise at the share of ε that the cells of a lattice
-leave of it. This is an estimate for choosing; devices draw exactly, from a lattice that was verified. All schedules
-have the same trips and the same draws up to their scales, so that their errors can be compared more closely than their
-standard errors say. Every report is a new draw: hold repeats those of a vehicle that waits, but places are further
-apart than it reaches.
+Reports are drawn in floating point, from a seed: planar Laplace noise with the share of ε that the cells of a lattice
+leave. This is an estimate for choosing a schedule; devices draw exactly, from a verified lattice. All schedules use the
+same trips and, up to their scale, the same draws. So differences between their errors are more certain than their
+standard errors suggest. Every report is a new draw: hold reaches less far than the distance between places.
 
-An error counts at every step of the motion model from the first report of a trip on, with a report or without. A trip
-ends, and a vehicle that reports rarely is seen less often long after a report than it would be if it drove on: every
-time since the last report counts alike.
+Errors count at every step of the motion model from the first report of a trip on, with or without a report. Because
+trips end, steps long after a report are rarer than on an endless trip. So the mean gives every time since the last
+report the same weight.
 
-The trips are those of held-out vehicles or, without any, simulated ones.
+The trips are those of held-out vehicles or, without walks, simulated ones.
 """
 
 from __future__ import annotations
@@ -22,14 +21,16 @@ from typing import Final
 
 import numpy as np
 
+from geoblanket._arguments import checked
 from geoblanket._arrays import ArrayTable, Bools, Floats, Indices, Ints
-from geoblanket._display import Progress, silent
+from geoblanket._display import Progress, counted, short_repr, silent
+from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._tables import reading_parquet
 from geoblanket.errors import InputError, ParameterError
-from geoblanket.mobility.walks import Split, scan_walks, split_walks
+from geoblanket.mobility.walks import MatchedWalks, Split, split_walks, write_walks
 from geoblanket.planning.schedules import Schedule
-from geoblanket.roads.graph import RoadGraph
-from geoblanket.roads.places import Places, choose_places
+from geoblanket.roads.graph import RoadGraph, reorder_ragged
+from geoblanket.roads.places import choose_places
 from geoblanket.tracking.estimate import Estimator
 from geoblanket.tracking.filtering import NO_REPORT, BeliefFilter, Sequences, follow
 from geoblanket.tracking.learning import learn_motion
@@ -38,29 +39,29 @@ from geoblanket.tracking.observation import LaplaceObservations
 from geoblanket.tracking.synthetic_walks import DRAWN, PlaceDrawer, drive
 
 __all__ = [
+    "DEFAULT_TRIPS",
     "LATTICE_SHARE",
     "RADII_M",
     "JudgedTrips",
     "Judges",
     "RoadErrors",
     "TickErrors",
-    "judges_of_model",
-    "judges_of_roads",
     "laplace_m",
     "tick_errors",
 ]
 
 _LEAST_STEPS: Final = 5
 _LONGEST_STEPS: Final = 240
-"""Longer trips are cut: one of them would count like many."""
-_STEPS_OF_SAMPLED: Final = 40
+"""Longer trips are cut, because one of them would count like many."""
+_SAMPLED, _STEPS_OF_SAMPLED = 2000, 40
+DEFAULT_TRIPS: Final = 600
 _OTHER_SEED: Final = 1
-"""Of trips that are driven to judge: not those that the model was learned from."""
-_EXPECT_LARGER: Final = "Real vehicles are less predictable, so expect larger errors."
+"""Added to the seed of simulated trips to judge by: they differ from those that the model was learned from."""
+_EXPECT: Final = "Real vehicles are less predictable, so expect larger errors."
 RADII_M: Final = (100.0, 250.0, 533.4, 563.88)
 """The last two are 1,750 and 1,850 feet: what laws of the United States call precise geolocation."""
 LATTICE_SHARE: Final = 0.993
-"""Of ε, what cells of 200/ε metres leave."""
+"""Share of ε that cells of 200/ε metres leave for the noise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +78,7 @@ class JudgedTrips:
 
     @classmethod
     def of(cls, place: Indices, is_start: Bools) -> JudgedTrips:
-        """Take trips of 5 steps or more from steps one after the other; cut those of more than 240."""
+        """Take the trips of 5 steps or more; cut them after 240 steps."""
         starts = np.flatnonzero(is_start)
         number = np.cumsum(is_start) - 1
         length = np.diff(np.append(starts, len(place)))
@@ -91,7 +92,7 @@ class JudgedTrips:
         return np.diff(np.append(self.starts, len(self.place)))
 
     def some(self, count: int, *, seed: int) -> JudgedTrips:
-        """Return a number of the trips, drawn without replacement; all where there are no more."""
+        """Return at most `count` of the trips, drawn without replacement."""
         if count >= len(self):
             return self
         order = np.random.default_rng(seed).permutation(len(self))[:count]
@@ -99,102 +100,122 @@ class JudgedTrips:
 
     def chosen(self, trips: Ints) -> JudgedTrips:
         """Return some trips, in this order."""
-        lengths = self.lengths[trips]
-        starts = np.cumsum(lengths) - lengths
-        position = np.arange(lengths.sum()) + np.repeat(self.starts[trips] - starts, lengths)
-        return JudgedTrips(self.place[position], starts)
+        offsets, steps = reorder_ragged(np.append(self.starts, len(self.place)), trips)
+        return JudgedTrips(self.place[steps], offsets[:-1])
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Judges:
-    """A motion model, and trips that it was not learned from."""
+    """A motion model and trips to judge schedules by; the model was not learned from these trips.
+
+    Examples
+    --------
+    With the `graph` in the example of `import_roads`:
+
+    >>> from geoblanket.planning import Judges
+    >>> len(Judges.of_roads(graph, spacing_m=500, order=1, trips=40).trips)
+    40
+    """
 
     model: MotionModel
     trips: JudgedTrips
     words: str
     """What the trips are, as a sentence."""
+    seed: int = 0
+    """Seed of the reports."""
+
+    @classmethod
+    @checked
+    @takes_frames(walks=write_walks)
+    def of_roads(
+        cls,
+        roads: RoadGraph | str | Path,
+        *,
+        walks: str | Path | AnyFrame | None = None,
+        spacing_m: float | None = None,
+        order: int = 2,
+        trips: int = DEFAULT_TRIPS,
+        seed: int = 0,
+        progress: Progress = silent,
+    ) -> Judges:
+        """Learn a motion model from roads, and from the walks of most vehicles; return it with trips of the others.
+
+        Parameters
+        ----------
+        roads
+            A road graph, or its file.
+        walks
+            Walks on these roads, or `Walks` of a data frame. None: the model knows the roads alone, and the trips are
+            simulated over them.
+        spacing_m
+            Least distance between places, metres; by default that of the walks, or 250 without walks.
+        order
+            The order of the motion model.
+        trips
+            The largest number of trips for each schedule.
+        seed
+            Seed of the choice of trips, and of the fifth of the vehicles that is held out.
+        """
+        _check_trips(trips)
+        graph = roads if isinstance(roads, RoadGraph) else RoadGraph.load(roads)
+        if walks is None:
+            places = choose_places(graph, spacing_m=250.0 if spacing_m is None else spacing_m)
+            model = learn_motion(graph, places, order=order, seed=seed, progress=progress)
+            driven = drive(
+                graph, places, interval_s=model.interval_s, trips=4000, seed=seed + _OTHER_SEED, progress=progress
+            )
+            judged = JudgedTrips.of(driven.place, driven.step == 0)
+            words = f"There are no walks: trips were driven over the roads by the rules that the model knows. {_EXPECT}"
+        else:
+            matched = MatchedWalks.open(walks, graph)
+            if spacing_m is not None and spacing_m != matched.places.spacing_m:
+                raise ParameterError(
+                    f"The walks are between places {matched.places.spacing_m:g} m apart. Got {spacing_m:g} m instead: "
+                    "leave it out."
+                )
+            split = Split(seed=seed)
+            model = learn_motion(graph, matched.places, walks=walks, split=split, order=order, progress=progress)
+            judged, words = _held_out_trips(matched, split)
+        if not len(judged):
+            raise InputError(
+                f"has no trip of {_LEAST_STEPS} steps or more to judge by",
+                path=walks if walks is not None else None if isinstance(roads, RoadGraph) else roads,
+                hint="Give more walks or roads",
+            )
+        return cls(model, judged.some(trips, seed=seed), words, seed)
+
+    @classmethod
+    @checked
+    def of_model(cls, model: MotionModel | str | Path, *, trips: int = DEFAULT_TRIPS, seed: int = 0) -> Judges:
+        """Return a motion model, or one from a file, with trips sampled from it."""
+        _check_trips(trips)
+        model = model if isinstance(model, MotionModel) else MotionModel.load(model)
+        place = PlaceDrawer(model).places(np.full(_SAMPLED, _STEPS_OF_SAMPLED), np.random.default_rng(seed))
+        words = f"There are no walks: trips were sampled from the motion model itself. {_EXPECT}"
+        judged = JudgedTrips.of(place, np.arange(len(place)) % _STEPS_OF_SAMPLED == 0)
+        return cls(model, judged.some(trips, seed=seed), words, seed)
+
+    def __repr__(self) -> str:
+        return short_repr(self, counted(len(self.trips), "trip"), counted(self.model.place_count, "place"))
 
 
-def judges_of_roads(
-    roads: RoadGraph | str | Path,
-    *,
-    walks: str | Path | None = None,
-    spacing_m: float | None = None,
-    interval_s: float | None = None,
-    order: int = 2,
-    seed: int = 0,
-    progress: Progress = silent,
-) -> Judges:
-    """Learn a motion model from roads, and from the walks of most vehicles; return it with trips of the others.
+def _check_trips(trips: int) -> None:
+    if trips < 1:
+        raise ParameterError(f"A plan is judged by 1 trip or more. Got {trips} instead.")
 
-    Parameters
-    ----------
-    roads
-        A road graph, or its file.
-    walks
-        Walks on these roads; without, the model knows the roads alone, and judges trips driven over them.
-    spacing_m
-        Least distance between places, metres; walks have their own. By default 250.
-    interval_s
-        Seconds of a step; walks have their own. By default 30.
-    seed
-        Chooses the vehicles that are held out: a fifth.
-    """
-    graph = roads if isinstance(roads, RoadGraph) else RoadGraph.load(roads)
-    if walks is None:
-        places = choose_places(graph, spacing_m=250.0 if spacing_m is None else spacing_m)
-        model = learn_motion(graph, places, order=order, interval_s=interval_s, seed=seed, progress=progress)
-        driven = drive(
-            graph, places, interval_s=model.interval_s, trips=4000, seed=seed + _OTHER_SEED, progress=progress
-        )
-        trips = JudgedTrips.of(driven.place, driven.step == 0)
-        words = (
-            f"There are no walks: trips were driven over the roads by the rules that the model knows. {_EXPECT_LARGER}"
-        )
-        return _checked(Judges(model, trips, words), None if isinstance(roads, RoadGraph) else roads)
-    frame, about = scan_walks(walks)
-    if spacing_m is not None and spacing_m != about["spacing_m"]:
-        raise ParameterError(
-            f"The walks are between places {about['spacing_m']:g} m apart. Got {spacing_m:g} m instead: leave it out."
-        )
-    places = choose_places(graph, spacing_m=about["spacing_m"])
-    split = Split(seed=seed)
-    model = learn_motion(
-        graph, places, walks=walks, part="train", split=split, order=order, interval_s=interval_s, progress=progress
-    )
-    parts = split_walks(frame, path=walks, part="held_out", split=split)
-    with reading_parquet(walks):
-        table = frame.select("walk", "step", "place").sort("walk", "step").collect()
+
+def _held_out_trips(matched: MatchedWalks, split: Split) -> tuple[JudgedTrips, str]:
+    """Return the trips of held-out vehicles, and a sentence about them."""
+    parts = split_walks(matched.frame, path=matched.path, part="held_out", split=split)
+    with reading_parquet(matched.path):
+        table = matched.frame.select("walk", "step", "place").sort("walk", "step").collect()
     _, held_out = parts.of(table["walk"].to_numpy())
-    place, step = table["place"].to_numpy()[held_out], table["step"].to_numpy()[held_out]
-    _check_places(place, places, walks)
-    trips = JudgedTrips.of(place, step == 0)
+    trips = JudgedTrips.of(table["place"].to_numpy()[held_out], table["step"].to_numpy()[held_out] == 0)
+    if matched.about.get("method") == DRAWN:
+        return trips, f"The walks were {DRAWN}, not driven. {_EXPECT}"
     vehicles = len(np.unique(parts.vehicle[parts.chosen]))
-    words = f"{len(trips):,} trips of {vehicles:,} vehicles that the motion model was not learned from."
-    if about.get("method") == DRAWN:
-        words = f"The walks were {DRAWN}, not driven. {_EXPECT_LARGER}"
-    return _checked(Judges(model, trips, words), walks)
-
-
-def judges_of_model(model: MotionModel | str | Path, *, trips: int = 2000, seed: int = 0) -> Judges:
-    """Return a motion model, or one from a file, with trips sampled from it."""
-    model = model if isinstance(model, MotionModel) else MotionModel.load(model)
-    place = PlaceDrawer(model).places(np.full(trips, _STEPS_OF_SAMPLED), np.random.default_rng(seed))
-    words = f"There are no walks: trips were sampled from the motion model itself. {_EXPECT_LARGER}"
-    return Judges(model, JudgedTrips.of(place, np.arange(len(place)) % _STEPS_OF_SAMPLED == 0), words)
-
-
-def _checked(judges: Judges, path: str | Path | None) -> Judges:
-    if not len(judges.trips):
-        raise InputError(
-            f"has no trip of {_LEAST_STEPS} steps or more to judge by", path=path, hint="Give more walks or roads"
-        )
-    return judges
-
-
-def _check_places(place: Indices, places: Places, path: str | Path) -> None:
-    if len(place) and not 0 <= place.min() <= place.max() < len(places):
-        raise InputError("has places that the roads do not have", path=path, hint="Match the traces again")
+    return trips, f"{len(trips):,} trips of {vehicles:,} vehicles that the motion model was not learned from."
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,24 +232,26 @@ class TickErrors(ArrayTable):
 
 @dataclass(frozen=True)
 class RoadErrors:
-    """How far off a recipient is on the road."""
+    """The error of a recipient on the road."""
 
     error_m: float
-    """Mean over every time since the last report alike, metres."""
+    """Mean error, metres; every time since the last report has the same weight."""
     standard_error_m: float
-    """Of the mean, over trips that are independent."""
+    """Standard error of the mean, over independent trips, metres."""
     error_at_reports_m: float
-    """Mean at the steps that report, metres. With hold a vehicle at rest tells no more than its last report."""
+    """Mean error at the steps with a report, metres. With hold a vehicle at rest tells no more than that."""
     error_of_steps_m: float
-    """Mean over all steps of the trips as they are, metres."""
+    """Mean error over all steps of the trips, metres."""
     within: Mapping[float, float]
-    """How often the error is at most this many metres."""
+    """How often the error is at most a radius, by radius in metres."""
     trips: int
     steps: int
 
     @classmethod
     def of(cls, errors: TickErrors) -> RoadErrors:
         """Summarise the errors at steps."""
+        # Weights make every age (steps since a report) equally heavy; the residuals of a trip are correlated, so
+        # they are summed by trip before they are squared.
         seen = np.bincount(errors.age)
         weight = 1.0 / (len(seen) * np.maximum(seen, 1)[errors.age])
         weight /= weight.sum()
@@ -262,23 +285,23 @@ def laplace_m(epsilon: float, radius: Floats, angle: Floats) -> Floats:
 
 
 def tick_errors(schedule: Schedule | None, model: MotionModel, trips: JudgedTrips, *, seed: int = 0) -> TickErrors:
-    """Report trips and follow them.
+    """Simulate the reports of trips, track them, and return the errors at all steps.
 
     Parameters
     ----------
     schedule
-        How they report; None: not at all.
+        How the vehicles report; None: not at all.
     model
-        What the recipient knows of how vehicles move.
+        The recipient's motion model.
     seed
         The same seed gives the same draws, whatever the schedule.
     """
     every = 1 if schedule is None else model.steps_in(schedule.interval_s)
-    # Without any report all is prediction; the observation model is then never asked.
+    # Without any report the filter only predicts, and never uses the observation model.
     epsilon = 1.0 if schedule is None else LATTICE_SHARE * schedule.epsilon
     rng, steps = np.random.default_rng(seed), len(trips.place)
     noise_m = laplace_m(epsilon, rng.gamma(2.0, 1.0, steps), rng.uniform(0, 2 * np.pi, steps))
-    # A trip may start at any time since the last report; it counts from its first report on.
+    # The first report comes at a random step of the first interval; errors count from there on.
     first = np.floor(rng.random(len(trips)) * every).astype(np.int64)
     trip = np.repeat(np.arange(len(trips), dtype=np.int64), trips.lengths)
     since: Ints = np.arange(steps, dtype=np.int64) - trips.starts[trip] - first[trip]

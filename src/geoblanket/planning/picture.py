@@ -1,4 +1,4 @@
-"""A picture of a plan: what an hour's budget buys, and how often a recipient is near."""
+"""A picture of a plan: the error on the road by the cost of an hour, and how often a recipient is near."""
 
 from __future__ import annotations
 

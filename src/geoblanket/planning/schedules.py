@@ -1,7 +1,7 @@
-"""How a vehicle may report, what that costs, and which fence keeps a home.
+"""Schedules of reports and their costs, and the fence around a home.
 
-All costs are in ε per kilometre, as a ledger counts them. One report costs ε, and an hour on the road ε for each
-report. With hold (`geoblanket.release.hold`) a stay costs ε once, however long it is. Each return is a new draw.
+All costs are in ε per kilometre, as in a ledger. One report costs ε, and an hour on the road costs ε for each report.
+With hold (`geoblanket.release.hold`) a stay costs ε once, however long it is. Each return is a new draw.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Final
 from geoblanket._arguments import checked
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.costs import HOUR_S, LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon
-from geoblanket.mechanism.meaning import HOME_M_PER_KM, fenced_m, found_km, laplace_errors
+from geoblanket.mechanism.promise import HOME_M_PER_KM, fenced_m, found_km, laplace_errors
 
 __all__ = [
     "HOME_M",
@@ -35,7 +35,7 @@ __all__ = [
 
 MONTH_NIGHTS: Final = 30
 HOME_M: Final = 570.0
-"""What a plan keeps a home off by default, metres: a fence of 1 km."""
+"""The default of an attacker's mean error about a home, metres: a fence of 1 km."""
 _FENCES_KM: Final = (0.1, 10.0)
 _LARGEST_BUDGET: Final = 1e6
 _SPOKEN: Final = {"hour": "an hour", "report": "a report"}
@@ -44,7 +44,7 @@ _SPOKEN: Final = {"hour": "an hour", "report": "a report"}
 @checked
 @dataclass(frozen=True)
 class Budgets:
-    """Limits of what may be spent, ε per kilometre; None: no limit is set.
+    """The largest costs of an hour on the road and of a report, ε per kilometre; None: no limit.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class Budgets:
 @checked
 @dataclass(frozen=True)
 class Schedule:
-    """How a vehicle reports by a lattice.
+    """How often a vehicle reports by a lattice, and with which ε.
 
     Examples
     --------
@@ -113,11 +113,11 @@ class Schedule:
         return round(math.ceil(HOUR_S / self.interval_s) * self.epsilon, 6)
 
     def found_m(self, returns: int) -> float:
-        """Return how far off the best guess of a place without a fence is on average, after some stays, metres."""
+        """Return an attacker's mean error about a place without a fence after some stays, metres."""
         return 1000 * found_km(self.epsilon, returns)
 
     def within(self, budgets: Budgets) -> bool:
-        """Return whether nothing costs more than it may."""
+        """Return whether all costs are within the budgets."""
         pairs = ((self.hour, budgets.hour), (self.report, budgets.report))
         return all(limit is None or cost <= limit * (1 + 1e-12) for cost, limit in pairs)
 
@@ -125,7 +125,7 @@ class Schedule:
 def affordable(budgets: Budgets, *, intervals_s: Sequence[float]) -> Iterator[Schedule]:
     """Yield, for each interval, the schedule with the largest ε within the budgets, rounded down to two digits.
 
-    A larger ε is never less useful, so smaller ones need not be tried.
+    A larger ε is never less useful, so smaller ones are not tried.
     """
     for interval_s in intervals_s:
         limits = [LARGEST_EPSILON if budgets.report is None else budgets.report]
@@ -139,7 +139,7 @@ def affordable(budgets: Budgets, *, intervals_s: Sequence[float]) -> Iterator[Sc
 def schedule_by_distance(off_km: float, *, interval_s: float) -> Schedule:
     """Return the schedule by which half of all single reports are this far off or further.
 
-    It follows from planar Laplace noise alone. What a tracker learns from a trip does not: a plan estimates it.
+    This follows from planar Laplace noise alone. A plan also estimates what a tracker learns from a trip.
 
     Parameters
     ----------
@@ -153,18 +153,18 @@ def schedule_by_distance(off_km: float, *, interval_s: float) -> Schedule:
     ParameterError
         If devices would refuse the ε that this needs.
     """
-    # Twice the ε has half the noise.
+    # The noise is proportional to 1/ε.
     needed = laplace_errors(1.0).median_km / off_km
     return Schedule(round_down(check_epsilon(needed, name="The ε for reports this far off")), interval_s)
 
 
 def fence_km(home_m: float) -> float:
-    """Return the radius ρ of the fence that keeps a home this far off, kilometres, rounded up to two digits.
+    """Return the radius ρ of the fence that a home needs, kilometres, rounded up to two digits.
 
     Parameters
     ----------
     home_m
-        How far off the best guess of an attacker who sees nights only must stay, on average, metres.
+        The least mean error about the home of an attacker who sees nights only, metres.
     """
     least_m, most_m = (fenced_m(radius_km) for radius_km in _FENCES_KM)
     if not 0 < home_m <= most_m:
@@ -193,15 +193,15 @@ def schedule_commands(
     Parameters
     ----------
     schedule
-        How to report.
+        The schedule.
     where
-        The option that tells the area.
+        The option that gives the area.
     radius_km
         The radius of the fence, kilometres; None: no fence. Its command asks for the place.
     program
-        How this program is called.
+        The name of this program.
     folder
-        Where the commands will run: what they write gets names that are free there. None: anywhere.
+        The folder in which the commands will run: their output files get free names there. None: any folder.
     """
     ledger = _free("car", ".ledger", folder)
     fence = [] if radius_km is None else [f"{program} fence add --ledger {ledger} --radius-km {radius_km:g}"]
@@ -214,26 +214,26 @@ def schedule_commands(
 
 
 def _free(stem: str, suffix: str, folder: Path | None) -> str:
-    """Return the name of a file that is not there yet: neither a bundle nor a ledger is overwritten."""
+    """Return a free file name in a folder, because bundles and ledgers are never overwritten."""
     names = (f"{stem}{number}{suffix}" for number in ("", *map("-{}".format, range(2, 1000))))
     return next(name for name in names if folder is None or not any(folder.glob(f"{name}*")))
 
 
 def area_in_degrees(area: tuple[float, float, float, float]) -> str:
-    """Return south, west, north and east as an option takes them, rounded outwards to some ten metres."""
+    """Return south, west, north and east for an option, rounded outwards to about ten metres."""
     south, west, north, east = area
     outwards = (math.floor(south * 1e4), math.floor(west * 1e4), math.ceil(north * 1e4), math.ceil(east * 1e4))
     return ",".join(f"{value / 1e4:.4f}" for value in outwards)
 
 
 def round_up(value: float) -> float:
-    """Round up to two digits that count."""
+    """Round up to two significant digits."""
     scale = 10.0 ** (1 - math.floor(math.log10(value)))
     return math.ceil(value * scale * (1 - 1e-12)) / scale
 
 
 def round_down(epsilon: float) -> float:
-    """Round down to two digits that count, and to what devices accept."""
+    """Round down to two significant digits, and to the largest ε that devices accept."""
     epsilon = min(epsilon, LARGEST_EPSILON)
     if epsilon < SMALLEST_EPSILON / 10:
         return 0.0

@@ -1,8 +1,7 @@
-"""The best schedule within budgets: candidates, what each is worth on the road, the choice, and the fence of a home.
+"""Find the best schedule within budgets, and the fence of a home.
 
-For each interval the largest ε that the budgets allow is a candidate. All are judged with the same trips and draws.
-
-`in_words`, `commands` and `plan_facts` say what to do, how far off a recipient is, and what it costs.
+For each interval, the candidate is the largest ε within the budgets. All candidates are judged by the same trips and
+draws. `in_words`, `commands` and `plan_facts` show the plan as sentences, commands and JSON values.
 """
 
 from __future__ import annotations
@@ -18,21 +17,17 @@ import numpy as np
 
 from geoblanket._arguments import checked
 from geoblanket._display import Progress, card, short_repr, silent
-from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._lazy import companion
 from geoblanket._workers import count_workers, run_tasks
 from geoblanket.build.city_lattice import HOLD_M
 from geoblanket.errors import ParameterError, UnmetPlanError
 from geoblanket.mechanism.costs import LARGEST_EPSILON
-from geoblanket.mechanism.meaning import fenced_m
-from geoblanket.mobility.walks import write_walks
+from geoblanket.mechanism.promise import AtRest, fenced_m
 from geoblanket.planning.on_the_road import (
     JudgedTrips,
     Judges,
     RoadErrors,
     TickErrors,
-    judges_of_model,
-    judges_of_roads,
     tick_errors,
 )
 from geoblanket.planning.schedules import (
@@ -64,11 +59,10 @@ __all__ = [
     "make_plan",
     "plan_facts",
     "radius_in_words",
-    "search_plan",
 ]
 
 GRID_EPSILONS: Final = (1.0, 2.0, 4.0, 8.0)
-"""Of the table that every plan has: ε of a report, by how often."""
+"""The ε of the table in every plan: ε of a report, by interval."""
 _GRID_STEPS: Final = (1, 2, 4, 8)
 _STEPS: Final = (1, 2, 4, 8, 20)
 """Steps of the motion model from one report to the next."""
@@ -76,7 +70,7 @@ _ENOUGH_TRIPS: Final = 20
 _CHUNKS: Final = 4
 _S_PER_CELL: Final = 4e-8
 _TELLS_SOMETHING: Final = 0.9
-"""Of the error without any report: with more, reports are not worth their cost."""
+"""Share of the error without any report: a schedule with a larger error is not worth its cost."""
 _LARGEST_FACTOR: Final = 2.0**40
 _FACTOR_STEP: Final = 1.1
 _FEET = {533.4: "1,750 ft", 563.88: "1,850 ft"}
@@ -84,7 +78,7 @@ _FEET = {533.4: "1,750 ft", 563.88: "1,850 ft"}
 
 @dataclass(frozen=True)
 class Rated:
-    """A schedule, and the error of a recipient who tracks its reports.
+    """A schedule, and the error of a recipient who tracks its reports on the road.
 
     Examples
     --------
@@ -99,7 +93,7 @@ class Rated:
     road: RoadErrors
 
     def facts(self) -> tuple[str, ...]:
-        """Return what it is, in a few words each."""
+        """Return interval, ε and error, in a few words each."""
         schedule, road = self.schedule, self.road
         return (
             f"every {every(schedule.interval_s)}",
@@ -113,7 +107,7 @@ class Rated:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to do, what it costs, how far off a recipient is, and the alternatives. Made by `make_plan`.
+    """A recommended schedule and fence, their cost and error, and the alternatives. Made by `make_plan`.
 
     Examples
     --------
@@ -128,12 +122,12 @@ class Plan:
     budgets: Budgets
     recommended: Rated
     candidates: Sequence[Rated]
-    """All that was judged within the budgets, the smallest error first."""
+    """All schedules judged within the budgets, the smallest error first."""
     tied: Sequence[Rated]
-    """The candidates whose error the simulation cannot tell from the smallest. The first has the smallest ε, and is
-    recommended."""
+    """The candidates whose error the simulation cannot distinguish from the smallest, the smallest ε first. The first
+    is recommended."""
     grid: Sequence[Rated]
-    """ε by interval, whatever the budgets."""
+    """Errors by ε and interval, whatever the budgets."""
     no_report_road: RoadErrors
     need_m: float | None
     fence_km: float
@@ -142,41 +136,46 @@ class Plan:
     area: tuple[float, float, float, float]
     """South, west, north and east of the places, degrees."""
     order: int
-    """Of the motion model."""
+    """The order of the motion model."""
     skipped_s: Sequence[float] = field(default=())
-    """Intervals that are longer than an hour, or for which the trips are too short."""
+    """Intervals longer than an hour, or too long for the trips, seconds."""
 
     @property
     def lattice(self) -> dict[str, Any]:
-        """The options of `make_lattice` that do what is recommended."""
+        """The options of `make_lattice` for the recommended schedule."""
         schedule = self.recommended.schedule
         return {"epsilon": schedule.epsilon, "interval_s": schedule.interval_s}
 
     @property
     def budget(self) -> Budget:
-        """What a ledger allows each vehicle in an hour, so that it can do what is recommended and no more."""
+        """The budget of a vehicle's ledger: exactly the recommended schedule for an hour."""
         return Budget(self.recommended.schedule.hour, HOUR_S)
 
     @property
+    def at_rest(self) -> AtRest:
+        """What the recommended reports tell of a vehicle at rest."""
+        return AtRest(self.recommended.schedule.epsilon, self.recommended.schedule.interval_s, HOLD_M)
+
+    @property
     def bare_home_m(self) -> float:
-        """How far off an attacker is after a month of nights at home without a fence, metres."""
-        return self.recommended.schedule.found_m(MONTH_NIGHTS)
+        """An attacker's mean error about a home without a fence, after a month of nights, metres."""
+        return self.at_rest.found_m["month"]
 
     @property
     def fenced_home_m(self) -> float:
-        """How far off an attacker who sees nights only is with the fence, after any number of nights, metres."""
+        """The mean error about a fenced home of an attacker who sees any number of nights and no trips, metres."""
         return fenced_m(self.fence_km)
 
     def __str__(self) -> str:
         return "\n".join(in_words(self))
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
-        """Draw what an hour's budget buys, and how often a recipient is near (extra `city`).
+        """Draw the error on the road by the cost of an hour, and how often a recipient is near (extra `city`).
 
         Parameters
         ----------
         ax
-            Axes of Matplotlib to draw what an hour buys on; None: a new figure with both, whose left axes are returned.
+            Axes of Matplotlib for the first drawing alone; None: a new figure with both, whose left axes are returned.
         """
         axes: Axes = companion("geoblanket.planning.picture", "Plan.plot").plot_plan(self, ax=ax)
         return axes
@@ -199,51 +198,35 @@ class Plan:
 
 
 @checked
-@takes_frames(walks=write_walks)
 def make_plan(
-    roads: RoadGraph | str | Path | None = None,
+    judges: Judges | RoadGraph | MotionModel,
+    budgets: Budgets,
     *,
-    hour: float | None = None,
-    report: float | None = None,
     home_m: float = HOME_M,
-    walks: str | Path | AnyFrame | None = None,
-    model: MotionModel | str | Path | None = None,
-    spacing_m: float | None = None,
     error_m: float | None = None,
-    order: int = 2,
-    trips: int = 600,
-    seed: int = 0,
+    grid: bool = True,
     workers: int | None = None,
     progress: Progress = silent,
 ) -> Plan:
-    """Choose how a vehicle should report: which ε, how often, and which fence around a home.
+    """Choose how a vehicle should report: its ε, its interval, and the fence around a home.
 
-    Schedules within the budgets are tried on trips, and a tracker follows the reports: all figures are estimates by
+    Schedules within the budgets are tried on trips, and a tracker follows the reports. All errors are estimates by
     simulation.
 
     Parameters
     ----------
-    roads
-        The road graph, or its file.
-    hour, report
-        What an hour on the road and one report may cost at most, ε per kilometre; at least one of them. None: no limit.
+    judges
+        A motion model, and trips to judge by. A road graph stands for `Judges.of_roads(graph)`, a motion model for
+        `Judges.of_model(model)`.
+    budgets
+        What an hour on the road and one report may cost at most.
     home_m
-        How far off an attacker who sees nights only must stay of a home after a month of nights, metres.
-    walks
-        Walks on these roads, or `Walks` of a data frame: the trips of some vehicles then judge, instead of simulated
-        trips.
-    model
-        A motion model, or its file, instead of roads.
-    spacing_m
-        Without walks: least distance between places, metres; None: 250.
+        The least mean error about a home, after a month, of an attacker who sees nights only, metres.
     error_m
-        A mean error on the road that is small enough, metres: then the least cost is sought. None: the smallest error.
-    order
-        How many recent places the motion model knows.
-    trips
-        How many are followed for each schedule, at most.
-    seed
-        Another seed, other trips and draws.
+        A mean error on the road that is small enough, metres: the plan then has the least cost, all budgets reduced by
+        the same factor. None: the smallest error within the budgets.
+    grid
+        Whether to judge a table of ε by interval as well, whatever the budgets.
     workers
         Number of processes; None for one per core.
     progress
@@ -252,86 +235,42 @@ def make_plan(
     Returns
     -------
     plan
-        `print(plan)` says what to do, and `plan.plot()` draws what an hour buys. `make_lattice(roads, out,
+        `print(plan)` says what to do, and `plan.plot()` draws errors by cost. `make_lattice(roads, out,
         **plan.lattice)` makes the bundle, and `ledger.add_fence(lat, lon, radius_km=plan.fence_km)` the fence.
 
     Raises
     ------
     UnmetPlanError
-        If nothing within the budgets does what is needed: says which budgets would.
+        If no schedule within the budgets is good enough, or reports within them would tell nothing. The error names
+        the least budgets that would do.
 
     Examples
     --------
     With the `graph` in the example of `import_roads`:
 
     >>> from geoblanket import make_plan
-    >>> plan = make_plan(graph, hour=240, spacing_m=500, trips=40, order=1, workers=1)
+    >>> from geoblanket.planning import Budgets, Judges
+    >>> judges = Judges.of_roads(graph, spacing_m=500, trips=40, order=1)
+    >>> plan = make_plan(judges, Budgets(hour=240), workers=1)
     >>> print(plan)
     Report every ... at ε = ... per km, held within 50 m.
     On the road, a recipient who tracks the vehicle is then ... m off on average ...
     """
-    budgets = Budgets(hour=hour, report=report)
-    if (roads is None) == (model is None):
-        raise ParameterError("A plan needs either roads or a motion model. Give one of them.")
-    if model is not None and (walks is not None or spacing_m is not None):
-        raise ParameterError("Walks and a spacing need roads: a motion model has its own places.")
-    fence_km(home_m)  # refused before the work, not after it
-    if roads is not None:
-        judges = judges_of_roads(roads, walks=walks, spacing_m=spacing_m, order=order, seed=seed, progress=progress)
-    elif model is not None:
-        judges = judges_of_model(model, seed=seed)
-    return search_plan(
-        judges, budgets, home_m=home_m, need_m=error_m, trips=trips, seed=seed, workers=workers, progress=progress
-    )
-
-
-def search_plan(
-    judges: Judges,
-    budgets: Budgets,
-    *,
-    home_m: float = HOME_M,
-    need_m: float | None = None,
-    trips: int = 600,
-    grid: bool = True,
-    seed: int = 0,
-    workers: int | None = None,
-    progress: Progress = silent,
-) -> Plan:
-    """Choose how a vehicle should report.
-
-    Parameters
-    ----------
-    judges
-        A motion model, and trips to judge by.
-    budgets
-        What a report and an hour on the road may cost.
-    home_m
-        How far off an attacker who sees nights only must stay of a home, metres.
-    need_m
-        The mean error on the road that is small enough, metres: the schedule is then the one that costs least, all
-        budgets reduced alike. None: the smallest error within the budgets.
-    trips
-        How many are followed for each schedule, at most.
-    grid
-        Whether to judge ε by interval as well.
-
-    Raises
-    ------
-    UnmetPlanError
-        If nothing within the budgets does what is needed, or reports within them would tell nothing.
-    """
-    if need_m is not None and not 0 < need_m < np.inf:
-        raise ParameterError(f"The error that is small enough must be above 0 m. Got {need_m} instead.")
-    if trips < 1:
-        raise ParameterError(f"A plan is judged by 1 trip or more. Got {trips} instead.")
+    if error_m is not None and not 0 < error_m < np.inf:
+        raise ParameterError(f"The error that is small enough must be above 0 m. Got {error_m} instead.")
     radius_km = fence_km(home_m)
-    search = _Search(judges, trips=trips, seed=seed, workers=workers, progress=progress)
+    if isinstance(judges, RoadGraph):
+        judges = Judges.of_roads(judges, progress=progress)
+    elif isinstance(judges, MotionModel):
+        judges = Judges.of_model(judges)
+    search = _Search(judges, workers=workers, progress=progress)
+    # Without any report: the error that a schedule must clearly improve on.
     blind = search.rate_all([None])[0]
-    enough_m = _TELLS_SOMETHING * blind.error_m if need_m is None else min(need_m, _TELLS_SOMETHING * blind.error_m)
+    enough_m = min(_TELLS_SOMETHING * blind.error_m, np.inf if error_m is None else error_m)
     used, candidates = budgets, search.candidates(budgets)
     if not candidates or candidates[0].road.error_m > enough_m:
-        raise search.unmet(budgets, candidates, need_m, enough_m, blind)
-    if need_m is not None:
+        raise search.unmet(budgets, candidates, error_m, enough_m, blind)
+    if error_m is not None:
         used, candidates = search.reduced(budgets, candidates, enough_m)
     tied = _tied(candidates, enough_m)
     return Plan(
@@ -341,7 +280,7 @@ def search_plan(
         tied=tied,
         grid=search.grid() if grid else (),
         no_report_road=blind,
-        need_m=need_m,
+        need_m=error_m,
         fence_km=radius_km,
         judged_by=judges.words,
         area=_area(judges.model),
@@ -351,22 +290,25 @@ def search_plan(
 
 
 class _Search:
-    def __init__(self, judges: Judges, *, trips: int, seed: int, workers: int | None, progress: Progress) -> None:
-        self._model, self._trips = judges.model, judges.trips.some(trips, seed=seed)
-        self._seed, self._workers, self._progress = seed, workers, progress
+    """Judges schedules, each of them once."""
+
+    def __init__(self, judges: Judges, *, workers: int | None, progress: Progress) -> None:
+        self._model, self._trips, self._seed = judges.model, judges.trips, judges.seed
+        self._workers, self._progress = workers, progress
         self._known: dict[Schedule, RoadErrors] = {}
         lengths = np.sort(self._trips.lengths)[::-1]
-        # Each time since a report has to be seen often enough; the shortest interval always is.
+        # Enough trips must last for two intervals, so that every time since a report is seen; the shortest stays.
         enough = int(lengths[min(_ENOUGH_TRIPS, len(lengths)) - 1])
         step_s = self._model.interval_s
-        # Budgets are of an hour: neither a ledger nor a bundle takes a longer interval.
+        # Budgets are for an hour, so intervals are at most an hour.
         self.intervals_s = [
             steps * step_s for steps in _STEPS if (2 * steps <= enough and steps * step_s <= HOUR_S) or steps == 1
         ]
         self.skipped_s = [steps * step_s for steps in _STEPS if steps * step_s not in self.intervals_s]
 
     def rate_all(self, schedules: Sequence[Schedule | None]) -> list[RoadErrors]:
-        """Follow the trips by each schedule."""
+        """Return the errors of each schedule (None: no reports) on the trips."""
+        # Trips are divided the same way for any number of processes, so that the draws are the same.
         count = min(_CHUNKS, len(self._trips))
         parts = [self._trips.chosen(np.arange(first, len(self._trips), count)) for first in range(count)]
         tasks = {
@@ -387,7 +329,7 @@ class _Search:
         ]
 
     def candidates(self, budgets: Budgets, intervals_s: Sequence[float] | None = None) -> list[Rated]:
-        """Return what was judged within the budgets, the best first."""
+        """Judge the schedules within the budgets; return them with the smallest error first."""
         schedules = affordable(budgets, intervals_s=self.intervals_s if intervals_s is None else intervals_s)
         return sorted(self._rated(list(schedules)), key=lambda rated: rated.road.error_m)
 
@@ -398,13 +340,14 @@ class _Search:
         return self._rated([Schedule(epsilon, interval_s) for epsilon in GRID_EPSILONS for interval_s in intervals_s])
 
     def _rated(self, schedules: Sequence[Schedule]) -> list[Rated]:
-        """Judge schedules, each of them once."""
+        """Judge schedules that were not judged before; return all of them."""
         new = [schedule for schedule in schedules if schedule not in self._known]
         self._known.update(zip(new, self.rate_all(new), strict=True))
         return [Rated(schedule, self._known[schedule]) for schedule in schedules]
 
     def reduced(self, budgets: Budgets, found: list[Rated], enough_m: float) -> tuple[Budgets, list[Rated]]:
-        """Return the least budgets that are enough, all reduced alike, and the candidates within them."""
+        """Return the least budgets that are enough, all reduced by one factor, and the candidates within them."""
+        # Halve the budgets until they are not enough, then search between the last two factors.
         low, high = 1.0, 1.0
         while True:
             low /= 2
@@ -423,7 +366,7 @@ class _Search:
         enough_m: float,
         blind: RoadErrors,
     ) -> UnmetPlanError:
-        """Return the error that says what would be enough."""
+        """Return the error that names the least budgets that would be enough, all enlarged by one factor."""
         wanted = f"an error of {enough_m:,.0f} m" if need_m is not None else "reports that tell something"
         best = f"the best schedule is {found[0].road.error_m:,.0f} m off" if found else "no report can be made"
         start = (
@@ -451,13 +394,13 @@ class _Search:
         )
 
     def _is_largest(self, schedule: Schedule) -> bool:
-        """Return whether no budget allows more than a schedule has."""
+        """Return whether no budget allows more than this schedule."""
         return schedule.epsilon >= LARGEST_EPSILON and schedule.interval_s == self.intervals_s[0]
 
     def _between(
         self, budgets: Budgets, low: float, high: float, found: list[Rated], enough_m: float
     ) -> tuple[float, list[Rated]]:
-        """Return the least factor of the budgets that is enough, between one that is not and one that is."""
+        """Return the least factor of the budgets that is enough: more than `low`, at most `high`."""
         while high / low > _FACTOR_STEP:
             middle = (low * high) ** 0.5
             candidates = self.candidates(budgets.times(middle), self._around(found))
@@ -468,7 +411,7 @@ class _Search:
         return high, found
 
     def _around(self, found: Sequence[Rated]) -> Sequence[float]:
-        """Return the best interval so far and its neighbours: with other budgets it is hardly another one."""
+        """Return the best interval so far and its neighbours: with other budgets the best one hardly changes."""
         if not found:
             return self.intervals_s
         best = self.intervals_s.index(found[0].schedule.interval_s)
@@ -476,7 +419,7 @@ class _Search:
 
 
 def _tied(candidates: Sequence[Rated], enough_m: float) -> list[Rated]:
-    """Return the candidates whose error is that of the best within both standard errors, the smallest ε first."""
+    """Return the candidates whose error is within both standard errors of the smallest, the smallest ε first."""
     best = candidates[0].road
     tied = [
         rated
@@ -504,14 +447,14 @@ def in_words(plan: Plan) -> list[str]:
         f"On the road, a recipient who tracks the vehicle is then {_metres(road.error_m)} off on average (± "
         f"{math.ceil(road.standard_error_m):,} m). Without any report it would be "
         f"{_metres(plan.no_report_road.error_m)} off.",
-        f"At rest it stays {_metres(road.error_at_reports_m)} off, as at a report on the road, however long the stay: "
-        "hold repeats the last report.",
+        f"At rest it stays {_metres(road.error_at_reports_m)} off, however long the stay: hold repeats the last "
+        "report.",
         f"One report costs {schedule.report:g} per km, and so does a stay. An hour on the road costs "
         f"{schedule.hour:g} at most.",
         f"A home needs a fence. After {MONTH_NIGHTS} nights without one, an attacker is "
-        f"{_metres(plan.bare_home_m)} off on average (ε adds up to {MONTH_NIGHTS * schedule.epsilon:g} per km).",
+        f"{_metres(plan.bare_home_m)} off on average (ε adds up to {MONTH_NIGHTS * plan.at_rest.night_cost:g} per km).",
         f"With a fence of {plan.fence_km:g} km, an attacker who sees nights only stays about "
-        f"{_metres(plan.fenced_home_m)} off, after a month as after years. The ways in and out tell more.",
+        f"{_metres(plan.fenced_home_m)} off, after any number of nights. The ways in and out tell more.",
     ]
     if others := plan.tied[1:]:
         listed = ", ".join(
@@ -519,7 +462,7 @@ def in_words(plan: Plan) -> list[str]:
             f"({rated.road.error_m:,.0f} ± {rated.road.standard_error_m:.0f} m)"
             for rated in others
         )
-        sentences.append(f"Tied with it, as far as the simulation can tell: {listed}. The smaller ε is recommended.")
+        sentences.append(f"The simulation cannot tell it from: {listed}. The smaller ε is recommended.")
     if plan.need_m is not None:
         given = ", ".join(f"{limit:.3g} per {name}" for name, limit in plan.budgets.given().items())
         sentences.append(f"An error of {plan.need_m:,.0f} m needs no more than {given}.")
@@ -534,9 +477,9 @@ def commands(plan: Plan, *, roads: str | None, program: str = "geoblanket", fold
     roads
         The file of the road graph; None: the area of the places is given instead.
     program
-        How this program is called.
+        The name of this program.
     folder
-        Where the commands will run: what they write gets names that are free there. None: anywhere.
+        The folder in which the commands will run: their output files get free names there. None: any folder.
     """
     where = f"--roads {shlex.quote(roads)}" if roads is not None else f"--area={area_in_degrees(plan.area)}"
     schedule = plan.recommended.schedule
@@ -593,13 +536,13 @@ def _errors(errors: RoadErrors) -> dict[str, Any]:
 
 
 def radius_in_words(radius_m: float) -> str:
-    """Return a radius as people know it."""
+    """Return a radius in words, in feet too where a law states it in feet."""
     feet = _FEET.get(radius_m)
     return f"{radius_m:.0f} m" if feet is None else f"{radius_m:.0f} m ({feet})"
 
 
 def _metres(metres: float) -> str:
-    """Return an error, to two digits that count."""
+    """Return an error with two significant digits."""
     if metres < 1:
         return "less than 1 m"
     digits = max(math.floor(math.log10(metres)) - 1, 0)

@@ -1,10 +1,8 @@
-"""The SQLite file of a ledger: its tables, how it is opened, and how earlier formats are upgraded.
+"""The SQLite file of a ledger: its tables, how it is opened, and how a file of version 0.2 is upgraded.
 
-An upgrade checks all seals, and writes the whole ledger anew, in one transaction. Format 1 counted the caller's time
-only, and knew neither real elapsed time nor the device's key. As it does not say when its answers were really made,
-they count as made now. Format 3, of version 0.2, had anchors, with a budget of their own: they are removed. Up to then
-ledgers knew no versions of bundles, and there were some without a key: these need `Ledger.add_key`. Which bundles were
-verified is forgotten, as another version of the software has to verify them again.
+Version 0.2 wrote format 3, which had anchors with a budget of their own, and knew no versions of bundles. The upgrade
+writes the whole ledger anew, without anchors. It forgets which bundles were verified, as this version of the software
+has to verify them again. Files of version 0.1 are refused.
 """
 
 from __future__ import annotations
@@ -15,25 +13,24 @@ import sqlite3
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from geoblanket.errors import LedgerError
 from geoblanket.release.budget import Answer
-from geoblanket.release.device_key import Chain, SealingKey, is_sealed, seal
-from geoblanket.release.rollback import ClockState, read_clocks
+from geoblanket.release.device_key import SealingKey, is_sealed, seal
+from geoblanket.release.rollback import ClockState
 
 __all__ = ["FORMAT", "LedgerRow", "connected", "created", "format_of", "insert_row", "ledger_errors", "upgrade_ledger"]
 
 FORMAT: Final = 4
-"""Files of earlier formats are upgraded when they are opened."""
+_WITH_ANCHORS: Final = 3
+"""The format of version 0.2, which is upgraded when it is opened."""
+_WITHOUT_KEY: Final = (
+    "A ledger without a key is not taken over: report nothing for one window of its budget, then make a new one, with "
+    "`geoblanket ledger create`."
+)
 _APPLICATION: Final = 0x47424C31
-_WHOLE: Final[dict[str, set[object]]] = {
-    "application_id": {_APPLICATION},
-    "user_version": set(range(1, FORMAT + 1)),
-    "quick_check": {"ok"},
-}
 _WAIT_S: Final = 1.0
 TABLES: Final = {
     "ledger": """CREATE TABLE ledger (
@@ -58,14 +55,9 @@ TABLES: Final = {
     "verified": "CREATE TABLE verified (bundle TEXT NOT NULL, verifier TEXT NOT NULL, seal BLOB NOT NULL) STRICT",
 }
 """Each table, exactly as SQLite stores its definition."""
-_OLD_TABLES: Final = {"ledger", "accounts", "answers", "verified"}
-_WITH_ANCHORS: Final = 3
-"""The format of version 0.2, which had one more table."""
+_TABLES_WITH_ANCHORS: Final = ("accounts", "anchors", "answers", "ledger", "verified")
 
 _open: weakref.WeakSet[_Connection] = weakref.WeakSet()
-Rows = list[tuple[Any, ...]]
-
-_ACCOUNT: Final = ("vehicle", "reports", "spent_micro", "last_slot_ms", "before", "head")
 
 
 class LedgerRow(NamedTuple):
@@ -88,7 +80,7 @@ class LedgerRow(NamedTuple):
     fences: bytes
     """A seal of the fences of all vehicles."""
     passed_ns: int
-    """This and the next: see `ClockState`."""
+    """This and all that follow: see `ClockState`."""
     latest_wall_ns: int
     wall_ns: int
     boot: str
@@ -132,9 +124,16 @@ def connected(path: Path) -> sqlite3.Connection:
     """Return an exclusive connection to an undamaged ledger file that has the tables of its format, and only these."""
     connection = _connection(path)
     try:
-        for pragma, wanted in _WHOLE.items():
-            if connection.execute(f"PRAGMA {pragma}").fetchone()[0] not in wanted:
-                raise LedgerError(f"{path}: is damaged, or is not a ledger of this version. Nothing is released.")
+        is_ledger = connection.execute("PRAGMA application_id").fetchone() == (_APPLICATION,)
+        number = format_of(connection)
+        if is_ledger and 1 <= number < _WITH_ANCHORS:
+            raise LedgerError(
+                f"{path}: is a ledger of version 0.1, so nothing is released. If it has a key, open it once with "
+                f"geoblanket 0.2, which upgrades it. {_WITHOUT_KEY}"
+            )
+        is_whole = connection.execute("PRAGMA quick_check").fetchone() == ("ok",)
+        if not is_ledger or number not in {_WITH_ANCHORS, FORMAT} or not is_whole:
+            raise LedgerError(f"{path}: is damaged, or is not a ledger of this version. Nothing is released.")
         # Before any statement that could fire a trigger, or read a view in the place of a table.
         if not _has_expected_schema(connection):
             raise LedgerError(f"{path}: its tables were changed, or others were added. Nothing is released.")
@@ -152,20 +151,18 @@ def format_of(connection: sqlite3.Connection) -> int:
 def _has_expected_schema(connection: sqlite3.Connection) -> bool:
     """Return whether a file has the tables of its format, and no trigger, view, index or other table.
 
-    An earlier format is known by the names of its tables: its upgrade checks all seals and makes the tables anew.
+    Format 3 is known by the names of its tables: its upgrade checks all seals and makes the tables anew.
     """
     found = sorted(connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master"))
-    number = format_of(connection)
-    if number == FORMAT:
+    if format_of(connection) == FORMAT:
         return found == sorted(("table", name, name, sql) for name, sql in TABLES.items())
-    names = sorted(_OLD_TABLES | ({"anchors"} if number == _WITH_ANCHORS else set()))
-    return [row[:3] for row in found] == [("table", name, name) for name in names] and all(
+    return [row[:3] for row in found] == [("table", name, name) for name in _TABLES_WITH_ANCHORS] and all(
         str(sql).startswith("CREATE TABLE ") for *_, sql in found
     )
 
 
 def insert_row(connection: sqlite3.Connection, row: LedgerRow, seal: bytes) -> None:
-    """Write what a new ledger says of itself."""
+    """Write what a new ledger says about itself."""
     marks = ", ".join("?" * (len(row) + 1))
     connection.execute(f"INSERT INTO ledger ({', '.join(row._fields)}, seal) VALUES ({marks})", (*row, seal))  # noqa: S608
 
@@ -186,7 +183,7 @@ def _connection(path: Path) -> sqlite3.Connection:
         # Nothing of a row that was removed stays in the file: the anchors of version 0.2 were secrets.
         connection.execute("PRAGMA secure_delete = ON")
         if connection.execute("PRAGMA journal_mode = WAL").fetchone() != ("wal",):
-            raise sqlite3.OperationalError("it cannot be written ahead")
+            raise sqlite3.OperationalError("there can be no write-ahead log here")
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA fullfsync = ON")
         connection.execute("PRAGMA checkpoint_fullfsync = ON")
@@ -209,27 +206,20 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_leave_to_parent)
 
 
-class _Format(NamedTuple):
-    """The columns of an earlier format, in the order in which they were sealed."""
-
-    ledger: tuple[str, ...]
-    account: tuple[str, ...]
-    answer: tuple[str, ...]
-
-
-_ROW_2: Final = tuple(name for name in LedgerRow._fields if name not in {"versions", "fences"})
-_ROW_3: Final = (*_ROW_2[:3], "anchor_epsilon", *_ROW_2[3:10], "anchor_spent_micro", *_ROW_2[10:])
-_FORMATS: Final = {
-    1: _Format(("id", "epsilon", "window_s", "commits", "vehicles", "spent_micro"), _ACCOUNT, Answer._fields[:-1]),
-    2: _Format(_ROW_2, _ACCOUNT, Answer._fields),
-    3: _Format(_ROW_3, (*_ACCOUNT, "anchor_spent_micro", "anchors"), Answer._fields),
-}
+_ROW: Final = tuple(name for name in LedgerRow._fields if name not in {"versions", "fences"})
+_ROW_WITH_ANCHORS: Final = (*_ROW[:3], "anchor_epsilon", *_ROW[3:10], "anchor_spent_micro", *_ROW[10:], "seal")
+"""The columns of format 3, in the order in which they were sealed, and the seal."""
+_ACCOUNT_WITH_ANCHORS: Final = (
+    *("vehicle", "reports", "spent_micro", "last_slot_ms", "before", "head"),
+    *("anchor_spent_micro", "anchors", "seal"),
+)
 
 
-def upgrade_ledger(
-    connection: sqlite3.Connection, path: Path, device_key: bytes | None, *, add_key: bool = False
-) -> bool:
-    """Upgrade a file to the present format; return False if a seal is wrong.
+def upgrade_ledger(connection: sqlite3.Connection, path: Path, device_key: bytes | None) -> bool:
+    """Upgrade a file of format 3 to the present one, in the open transaction; return False if a seal is wrong.
+
+    Answers stay as they are, and so does the chain of their seals. The caller loads and checks the new tables before
+    it commits, so that a file that is refused stays as it was.
 
     Parameters
     ----------
@@ -237,100 +227,40 @@ def upgrade_ledger(
         The file, for messages.
     device_key
         The key that the caller gives.
-    add_key
-        Whether the ledger has no key, and gets this one or that of the device.
-
-    Raises
-    ------
-    LedgerError
-        It has no key, and shall not get one; or it has one, and shall get another.
     """
-    columns = _FORMATS[format_of(connection)]
-    rows = _selected(connection, "ledger", (*columns.ledger, "seal"))
+    rows = _selected(connection, "ledger", _ROW_WITH_ANCHORS)
     if len(rows) != 1:
         return False
     *values, stored_seal = rows[0]
-    old = dict(zip(columns.ledger, values, strict=True))
-    before, after = _keys(path, old, device_key, add_key=add_key)
-    if not is_sealed(stored_seal, before, *values):
+    old = dict(zip(_ROW_WITH_ANCHORS, values, strict=False))
+    if old["sealed_by"] == "none":
+        raise LedgerError(
+            f"{path}: has no key, like most ledgers of version 0.1. Anyone can change such a ledger unnoticed, so "
+            f"nothing is released. {_WITHOUT_KEY}"
+        )
+    sealed_by = SealingKey.of_ledger(path, old["sealed_by"], device_key)
+    sealed_by.refuse_elsewhere(path, old["id"], old["key_check"], old["machine"])
+    if not is_sealed(stored_seal, sealed_by.key, *values):
         return False
-    contents = _resealed(connection, columns, old["id"], before, after.key)
-    if contents is None:
-        return False
-    marks: dict[str, Any] = {"sealed_by": after.kind, "key_check": after.check(old["id"])}
-    if add_key:
-        marks["machine"] = after.machine() if after.binds_machine else b""
-    known = {**_NEW, **ClockState.of(read_clocks())._asdict(), **old, **marks}
-    row = LedgerRow(**{name: known[name] for name in LedgerRow._fields})
-    connection.execute("BEGIN IMMEDIATE")
-    for name in ("anchors", *TABLES):
-        connection.execute(f"DROP TABLE IF EXISTS {name}")
+    accounts = []
+    for *account, stored_seal in _selected(connection, "accounts", _ACCOUNT_WITH_ANCHORS):
+        if not is_sealed(stored_seal, sealed_by.key, old["id"], *account):
+            return False
+        vehicle, reports, spent_micro, last_slot_ms, before, head, *_ = account
+        changed = vehicle, reports, spent_micro, last_slot_ms, None, before, head
+        accounts.append((*changed, seal(sealed_by.key, old["id"], *changed)))
+    answers = _selected(connection, "answers", ("vehicle", *Answer._fields))
+    row = LedgerRow(versions="{}", fences=b"", **{name: old[name] for name in _ROW})
+    for name in _TABLES_WITH_ANCHORS:
+        connection.execute(f"DROP TABLE {name}")
     for definition in TABLES.values():
         connection.execute(definition)
-    for table, some in contents.items():
-        if some:
-            places = ", ".join("?" * len(some[0]))
-            connection.executemany(f"INSERT INTO {table} VALUES ({places})", some)  # noqa: S608
-    insert_row(connection, row, seal(after.key, *row))
+    connection.executemany("INSERT INTO accounts VALUES (?, ?, ?, ?, ?, ?, ?, ?)", accounts)
+    connection.executemany("INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?, ?, ?)", answers)
+    insert_row(connection, row, seal(sealed_by.key, *row))
     connection.execute(f"PRAGMA user_version = {FORMAT}")
-    connection.execute("COMMIT")
     return True
 
 
-_NEW: Final[dict[str, Any]] = {
-    "machine": b"",
-    "replay": 0,
-    "versions": "{}",
-    "fences": b"",
-}
-"""What a format that lacks a column says by it."""
-
-
-def _keys(path: Path, old: dict[str, Any], given: bytes | None, *, add_key: bool) -> tuple[bytes, SealingKey]:
-    """Return the key that a ledger is sealed by, and the one that it is going to be sealed by."""
-    kind = old.get("sealed_by", "none" if given is None or add_key else "given")
-    if add_key:
-        if kind != "none":
-            raise LedgerError(f"{path}: has a key already. Open it with that key.")
-        return b"", SealingKey.for_new_ledger(given)
-    if kind == "none":
-        raise LedgerError(
-            f"{path}: has no key, as ledgers of version 0.1, or its key was not given. Anyone can change a ledger "
-            "without a key, so it is not opened. If it always was without one, and nobody else can write to it, run "
-            f"`geoblanket ledger add-key {path}` once."
-        )
-    sealed_by = SealingKey.of_ledger(path, kind, given)
-    if "key_check" in old:
-        sealed_by.refuse_elsewhere(path, old["id"], old["key_check"], old["machine"])
-    return sealed_by.key, sealed_by
-
-
-def _resealed(
-    connection: sqlite3.Connection, columns: _Format, identity: bytes, before: bytes, after: bytes
-) -> dict[str, Rows] | None:
-    """Return the rows of the tables, sealed by the new key; None if a seal of the old one is wrong."""
-    answers = dict(_by_vehicle(connection, "answers", columns.answer))
-    contents: dict[str, Rows] = {"accounts": [], "answers": []}
-    for *row, stored_seal in _selected(connection, "accounts", (*columns.account, "seal")):
-        vehicle, reports, spent, last_slot_ms, start, head, *_ = row
-        old, new = Chain(start), Chain(start)
-        for answer in answers.pop(vehicle, []):
-            whole = Answer(*answer, *(() if "made_ns" in columns.answer else (0,)))
-            old.add(seal(before, old.head, identity, vehicle, *answer))
-            new.add(seal(after, new.head, identity, vehicle, *whole))
-            contents["answers"].append((vehicle, *whole))
-        if not is_sealed(stored_seal, before, identity, *row) or old.head != head:
-            return None
-        account = vehicle, reports, spent, last_slot_ms, None, start, new.head
-        contents["accounts"].append((*account, seal(after, identity, *account)))
-    return None if answers else contents
-
-
-def _by_vehicle(connection: sqlite3.Connection, table: str, columns: tuple[str, ...]) -> Iterator[tuple[str, Rows]]:
-    rows = _selected(connection, table, ("vehicle", *columns), "ORDER BY vehicle, slot_ms")
-    for vehicle, some in groupby(rows, key=lambda row: str(row[0])):
-        yield vehicle, [row[1:] for row in some]
-
-
-def _selected(connection: sqlite3.Connection, table: str, columns: tuple[str, ...], order: str = "") -> Rows:
-    return connection.execute(f"SELECT {', '.join(columns)} FROM {table} {order}").fetchall()  # noqa: S608
+def _selected(connection: sqlite3.Connection, table: str, columns: tuple[str, ...]) -> list[tuple[Any, ...]]:
+    return connection.execute(f"SELECT {', '.join(columns)} FROM {table}").fetchall()  # noqa: S608

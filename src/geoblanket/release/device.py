@@ -5,7 +5,7 @@ stored answer, check the budget, draw what is reported or repeat it at rest (`ho
 durably, and only then return it. The budget counts both the caller's times and real elapsed time, unless this is a
 replay.
 
-What is drawn, and from what, is up to the bundle: `source` has zones and lattices. True places are kept in memory only,
+What is drawn, and from what, is up to the bundle (`geoblanket.release.reporter`). True places are kept in memory only,
 and only as many as the mechanisms of zones look back. After a restart, a gap, a refusal or a change of bundle there is
 no history, and the next report uses the start regime. Where a lattice's last report was drawn is kept beside the
 ledger.
@@ -20,31 +20,23 @@ stream; a ledger that cannot be used does.
 
 from __future__ import annotations
 
-import math
-import os
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import TracebackType
-from typing import Any, BinaryIO, Final, Self
+from typing import Any, BinaryIO, Final, Unpack
 
 from geoblanket._arguments import checked, forgetting
-from geoblanket._display import card, short_repr
+from geoblanket._display import short_repr
 from geoblanket._untrusted import read_object
 from geoblanket.errors import GeoblanketError, LedgerError, ParameterError, RandomnessError, RefusedError
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
-from geoblanket.mechanism.bundle.release_tables import ReleaseTables
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.mechanism.bundle.trust import ANY_FILE, Trust
-from geoblanket.mechanism.costs import Costs
-from geoblanket.release._opening import checked_clock, closed_on_failure, open_ledger, open_tables
 from geoblanket.release.budget import Account, Answer, Budget
 from geoblanket.release.fence import NO_FENCES, Fence, Fences
 from geoblanket.release.inputs import (
     CLOCK_TOLERANCE_S,
-    NO_FIX,
     accepted_ms,
     checked_location_e7,
     checked_request,
@@ -52,7 +44,7 @@ from geoblanket.release.inputs import (
     checked_tolerance,
 )
 from geoblanket.release.ledger import MemoryLedger
-from geoblanket.release.source import Drawn, Kind, LatticeSource, Point, ReportSource, ZoneSource
+from geoblanket.release.reporter import NEVER, Drawn, Kind, LedgerOptions, Numbers, Opened, opened
 
 __all__ = ["LARGEST_LINE", "Device", "Report", "answers"]
 
@@ -130,7 +122,7 @@ class Report:
         )
 
 
-class Device:
+class Device(Opened):
     """Reports of one vehicle by the mechanisms of a bundle. Make one with `Device.open`, and close it.
 
     It is thread-safe. It refuses to work in a process forked from the one that opened it.
@@ -145,17 +137,16 @@ class Device:
     398.0
     """
 
+    _ledger: MemoryLedger
+
     @checked
     def __init__(
-        self, tables: ReleaseTables, ledger: MemoryLedger, *, clock_tolerance_s: float, fences: Iterable[Fence] = ()
+        self, bundle: Bundle, ledger: MemoryLedger, *, clock_tolerance_s: float, fences: Iterable[Fence] = ()
     ) -> None:
-        checked_clock(tables, ledger.budget)
+        super().__init__(bundle, ledger, clock_tolerance_s=clock_tolerance_s)
         self._fences = ledger.fences_of(_VEHICLE).with_all(fences)
-        self._tables, self._ledger = tables, ledger
-        self._tolerance_s = math.inf if ledger.replay else clock_tolerance_s
-        self._source: ReportSource = ZoneSource(tables) if tables.lattice is None else LatticeSource(tables)
-        self._lock = threading.Lock()
-        self._process = os.getpid()
+        self._past, self._past_slot = self._reporter.past_of(ledger.drawn_at(_VEHICLE)), NEVER
+        self._reporter.prepare()
 
     @classmethod
     @checked
@@ -165,14 +156,11 @@ class Device:
         *,
         ledger: str | Path | None,
         budget: Budget | None = None,
-        device_key: bytes | None = None,
-        counter: str | Path | None = None,
         trust: Trust = ANY_FILE,
         policy: Policy = DEFAULT_POLICY,
         clock_tolerance_s: float = CLOCK_TOLERANCE_S,
-        replay: bool = False,
         fences: Fences = NO_FENCES,
-        hold_in_memory: bool = False,
+        **opening: Unpack[LedgerOptions],
     ) -> Device:
         """Open a bundle and a ledger.
 
@@ -187,21 +175,21 @@ class Device:
             The file made by `Ledger.create` (or `geoblanket ledger create`). None: the budget is kept in memory only.
         budget
             Without a ledger: the budget. With one: the budget that it must have, if given.
-        device_key
-            The key that the ledger was made with; None: the key of this device.
-        counter
-            The file of the counter that the ledger was made with.
         trust
             Which files are accepted: signed by whom, for which domain, how new.
         policy
             The least that the bundle must promise.
         clock_tolerance_s
             How far the time of a report may be from the system's clock, seconds, either way.
+        fences
+            Fences besides those of the ledger, which are always used.
+        device_key
+            The key that the ledger was made with; by default the key of this device.
+        counter
+            The file of the counter that the ledger was made with; by default beside it, with `.count` added.
         replay
             For simulations and tests: any time is accepted, and the budget counts the caller's time ONLY. An hour of
             data replayed in a second spends an hour's budget. A ledger is for replays or for real reports, never both.
-        fences
-            Fences besides those of the ledger, which are always used.
         hold_in_memory
             Whether the point where the last report was drawn is kept in memory only: after a restart the next report
             is drawn, at its cost, instead of held. By default it is kept beside the ledger, encrypted.
@@ -211,19 +199,15 @@ class Device:
         LedgerError
             The ledger is missing, damaged, rolled back, another device's, or in use.
         InputError, GuaranteeViolation, MismatchError
-            The bundle cannot be used; see `load_bundle`. Or it is older than one that the ledger has reports by.
+            The bundle cannot be used; see `load_bundle`. Or the ledger has reports by a later version of it.
         PolicyError
             It promises less than the policy asks for.
         """
         checked_tolerance(clock_tolerance_s)
-        opened_ledger = open_ledger(
-            ledger, budget, device_key=device_key, counter=counter, replay=replay, hold_in_memory=hold_in_memory
-        )
-        if opened_ledger is None:
+        if ledger is None and budget is None:
             raise ParameterError("Give a ledger, or a budget to be kept in memory.")
-        with closed_on_failure(opened_ledger):
-            tables = open_tables(bundle, opened_ledger, trust=trust, policy=policy)
-            return cls(tables, opened_ledger, clock_tolerance_s=clock_tolerance_s, fences=fences)
+        with opened(bundle, ledger, budget, trust=trust, policy=policy, **opening) as (loaded, kept):
+            return cls(loaded, kept, clock_tolerance_s=clock_tolerance_s, fences=fences)  # type: ignore[arg-type]
 
     @forgetting
     def report(self, lat: float, lon: float, time: datetime | float, *, request: str | None = None) -> Report:
@@ -252,38 +236,44 @@ class Device:
         lat_e7, lon_e7 = checked_location_e7(lat, lon)
         time_ms = checked_time_ms(time, accepted=accepted_ms(self._tolerance_s))
         request = checked_request(request)
-        point = self._source.point(*self._fences.apply_e7(lat_e7, lon_e7))
-        slot = time_ms // self._source.interval_ms
+        point = self._reporter.point(*self._fences.apply_e7(lat_e7, lon_e7))
+        slot = time_ms // self.interval_ms
         with self._lock:
-            if os.getpid() != self._process:
-                raise LedgerError("The device was opened by another process. Open one in each process.")
+            self._refuse_other_process()
             return self._answered(point, slot, request)
 
-    def _answered(self, point: Point, slot: int, request: str | None) -> Report:
-        slot_ms = slot * self._source.interval_ms
+    def _answered(self, point: Numbers, slot: int, request: str | None) -> Report:
+        reporter, slot_ms = self._reporter, slot * self.interval_ms
         account = self._ledger.account(_VEHICLE)
         now_ns = self._ledger.now_ns(slot_ms)
         if (answer := account.stored(slot_ms, request)) is not None:
             return self._report_of(answer, account.left_micro(account.last_slot_ms or 0, now_ns), stored=True)
-        last, drawn_at = account.last, self._ledger.drawn_at(_VEHICLE)
-        is_held = last is not None and self._source.is_held(point, drawn_at)
-        cost = 0 if is_held else self._source.cost(slot)
+        last = account.last
+        past = reporter.no_past if last is None or self._is_gap(slot) else self._past
+        cost, is_held = reporter.charge(point, past)
         left = account.checked_left_micro(slot_ms, now_ns, cost, wait_ms=lambda: self._wait_ms(slot, now_ns, account))
         # A report that is held takes the steps of a fresh one: it is drawn and thrown away, and all is written.
-        drawn, new_at = self._source.draw(point, slot), self._source.drawn_at(point, slot)
-        if last is not None and is_held:
-            drawn, new_at = Drawn(last.place, last.lat_e7, last.lon_e7), drawn_at
+        drawn, drawn_slot_ms = reporter.draw(point, past, slot_ms), slot_ms
+        if is_held and last is not None:
+            drawn, drawn_slot_ms = Drawn(last.place, last.lat_e7, last.lon_e7), account.drawn_slot_ms or slot_ms
         answer = Answer(slot_ms, cost, *drawn, request, now_ns)
-        self._ledger.write([(_VEHICLE, answer)], {} if new_at is None else {_VEHICLE: new_at})
-        self._source.made(point, slot)
+        past = reporter.remembered(point, past, held=is_held)
+        drawn_at = reporter.drawn_at(past, drawn_slot_ms)
+        self._ledger.write([(_VEHICLE, answer)], {} if drawn_at is None else {_VEHICLE: drawn_at})
+        self._past, self._past_slot = past, slot
         return self._report_of(answer, left, stored=False)
+
+    def _is_gap(self, slot: int) -> bool:
+        """Return whether a report has no history, because there was no report in the slot before."""
+        return self._reporter.gap_forgets and slot != self._past_slot + 1
 
     def _wait_ms(self, slot: int, now_ns: int, account: Account) -> int | None:
         """Return how long until a report is allowed again, milliseconds, a whole number of slots; None: never."""
-        interval_ms = self._source.interval_ms
+        interval_ms = self.interval_ms
         for wait_ms, left_micro in account.freeing(slot * interval_ms, now_ns):
             slots = -(-wait_ms // interval_ms)
-            if slots and self._source.cost(slot + slots) <= left_micro:
+            # After a refusal there is a gap, so that the next report has no history.
+            if slots and self.costs.start <= left_micro:
                 return slots * interval_ms
         return None
 
@@ -292,29 +282,12 @@ class Device:
             place=answer.place,
             lat=answer.lat_e7 / _E7,
             lon=answer.lon_e7 / _E7,
-            slot=answer.slot_ms // self._source.interval_ms,
+            slot=answer.slot_ms // self.interval_ms,
             slot_ms=answer.slot_ms,
             left_micro=left_micro,
             stored=stored,
-            kind=self._source.kind,
+            kind=self.kind,
         )
-
-    @forgetting
-    def warning_for(self, lat: float, lon: float) -> str | None:
-        """Return what seems wrong with a location, or None: for the driver, before anything is reported.
-
-        `report` refuses no location, because a refusal would reveal where the vehicle is. So would a reaction to this
-        warning: do not let it decide whether a report is made.
-
-        Raises
-        ------
-        ParameterError
-            It is not a location.
-        """
-        lat_e7, lon_e7 = checked_location_e7(lat, lon)
-        if lat_e7 == 0 == lon_e7:
-            return NO_FIX
-        return self._source.warning_for(lat_e7, lon_e7)
 
     @property
     def budget(self) -> Budget:
@@ -322,44 +295,20 @@ class Device:
         return self._ledger.budget
 
     @property
-    def costs(self) -> Costs:
-        """What a report costs, in millionths per kilometre."""
-        return self._tables.costs
-
-    @property
     def fences(self) -> Fences:
         """The fences that are applied to every position."""
         return self._fences
 
     @property
-    def bundle_sha256(self) -> str:
-        """Hash of the bundle's file."""
-        return self._tables.sha256
-
-    @property
     def interval_s(self) -> float:
         """Seconds from one slot to the next: at most one report in each."""
-        return self._source.interval_ms / 1000
+        return self.interval_ms / 1000
 
-    def close(self) -> None:
-        """Release the ledger, and forget where the vehicle was."""
-        with self._lock:
-            self._source.forget()
-            self._ledger.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _repr_html_(self) -> str:
-        return card(self, [("bundle", self._tables.sha256[:12]), *self._ledger.facts()])
+    def _forget(self) -> None:
+        self._past = self._reporter.no_past
 
     def __repr__(self) -> str:
-        return short_repr(self, f"bundle {self._tables.sha256[:12]}", repr(self._ledger))
+        return short_repr(self, f"bundle {self.bundle_sha256[:12]}", repr(self._ledger))
 
 
 def answers(
@@ -370,9 +319,9 @@ def answers(
     Parameters
     ----------
     device
-        What reports.
+        The device that reports.
     lines
-        The requests.
+        The requests, one in each line.
     on_warning
         Called with what seems wrong with a location that was reported (`Device.warning_for`).
 

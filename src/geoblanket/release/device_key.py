@@ -1,6 +1,6 @@
 """The key that seals a device's ledgers, and binds them to the device.
 
-It is made with the first ledger, in its own place: `$XDG_STATE_HOME/geoblanket/device.key`, or
+It is made with the first ledger, in a file of its own: `$XDG_STATE_HOME/geoblanket/device.key`, or
 `~/.local/state/geoblanket/device.key`. A ledger that is copied to another machine finds no key there, or another one,
 and is refused. If a whole home was copied, key and all, the machine's id (/etc/machine-id) tells them apart.
 
@@ -48,7 +48,7 @@ CHAIN_START: Final = bytes(32)
 
 
 class SealingKey(NamedTuple):
-    """What a ledger is sealed by."""
+    """The key that seals a ledger."""
 
     kind: SealedBy
     key: bytes
@@ -76,7 +76,7 @@ class SealingKey(NamedTuple):
         ledger
             Its file, for messages.
         sealed_by
-            What kind of key it says.
+            The kind of key that the file states.
         given
             The key that the caller gives, checked.
         """
@@ -117,7 +117,7 @@ _STAYS: Final = (
 
 
 def checked_key(key: bytes) -> bytes:
-    """Return a key; raise ParameterError unless it is long enough that nobody guesses it."""
+    """Return a key; raise ParameterError if it is short enough to be guessed."""
     if len(key) < LEAST_KEY_BYTES:
         raise ParameterError(
             f"A device key must be {LEAST_KEY_BYTES} bytes or more. Leave it out to use the key of this device."
@@ -139,7 +139,7 @@ def read_key_file(path: Path) -> bytes:
         raise InputError(f"the device key cannot be read ({error.strerror})", path=path) from None
     if len(key) < LEAST_KEY_BYTES:
         raise InputError(
-            f"is no device key: it has {len(key)} bytes, and {LEAST_KEY_BYTES} are the least",
+            f"is no device key: it has {len(key)} bytes, and needs at least {LEAST_KEY_BYTES}",
             path=path,
             hint=f"Write {_NEW_KEY_BYTES} random bytes into it, before the first ledger is made with it",
         )
@@ -154,7 +154,9 @@ def _device_key_file() -> tuple[Path, bool]:
     try:
         folder = Path(state) if Path(state).is_absolute() else Path.home() / ".local" / "state"
     except RuntimeError:
-        raise LedgerError(f"There is no home for the device's key. Name its file by {KEY_FILE_VARIABLE}.") from None
+        raise LedgerError(
+            f"There is no home folder for the device's key. Name its file in {KEY_FILE_VARIABLE}."
+        ) from None
     return folder / "geoblanket" / "device.key", False
 
 
@@ -178,7 +180,7 @@ def _make_key_file(path: Path) -> None:
         sync_to_disk(path.parent)
     except OSError as error:
         raise LedgerError(
-            f"{path}: the device's key cannot be made ({error.strerror}). Name another place by {KEY_FILE_VARIABLE}."
+            f"{path}: the device's key cannot be made ({error.strerror}). Name another file in {KEY_FILE_VARIABLE}."
         ) from None
 
 

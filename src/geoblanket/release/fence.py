@@ -138,7 +138,7 @@ class Fence:
         margin_m
             What belongs to the place, metres around it, 0 to 2,000.
         name
-            How people tell it from others.
+            What people call it.
 
         Raises
         ------
@@ -291,13 +291,14 @@ class Fences(Sequence[Fence]):
         return Fences(replace(fence, active=fence.active and fence.name != name) for fence in self._all)
 
     def with_all(self, others: Iterable[Fence]) -> Fences:
-        """Return these and others, as imported from another device. A fence of both is in use if it is in one of them.
+        """Return these and others, as imported from another device. A fence of both is in use if either uses it.
 
         Raises
         ------
         ParameterError
-            If a new one may be for the place of one that is not among the others, or its name is taken: two draws for
-            one place tell where it is. How the others lie to each other was decided where they were made.
+            If a new fence may be for the same place as one that the others lack: two draws for one place tell where it
+            is. Or if its name is taken. The others are not compared with each other: that was done where they were
+            made.
         """
         given = {replace(other, active=True): other.active for other in others}
         known = {replace(fence, active=True): fence.active for fence in self._all}
@@ -314,9 +315,11 @@ class Fences(Sequence[Fence]):
         return Fences((*kept, *new))
 
     def replaced_by(self, others: Fences) -> Fences:
-        """Return others; raise ParameterError if they lack one of these: its centre could not be had back."""
+        """Return others; raise ParameterError if they lack one of these: its centre would be lost."""
         if {replace(fence, active=True) for fence in self} - {replace(fence, active=True) for fence in others}:
-            raise ParameterError("Fences are never forgotten, as a second draw would tell. Take them away by name.")
+            raise ParameterError(
+                "Fences are never forgotten, as a second draw would tell where the place is. Take them away by name."
+            )
         return others
 
     def _refuse_taken(self, name: str) -> None:

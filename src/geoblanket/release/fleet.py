@@ -7,47 +7,39 @@ reports of a call are one transaction.
 from __future__ import annotations
 
 import math
-import os
-import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType, TracebackType
-from typing import Final, Self
+from types import MappingProxyType
+from typing import Final, NamedTuple, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arguments import checked, forgetting
 from geoblanket._arrays import Bools, Floats, Indices, Ints
-from geoblanket._display import card, counted, short_repr
-from geoblanket.errors import LedgerError, ParameterError, RefusedError
+from geoblanket._display import counted, short_repr
+from geoblanket.errors import ParameterError, RefusedError
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
-from geoblanket.mechanism.bundle.release_tables import ReleaseTables
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.mechanism.bundle.trust import ANY_FILE, Trust
-from geoblanket.release._opening import checked_clock, closed_on_failure, open_ledger, open_tables
 from geoblanket.release.budget import Answer, Budget
 from geoblanket.release.fence import NO_FENCES, Fences
-from geoblanket.release.hold import DrawnAt
 from geoblanket.release.inputs import (
     CLOCK_TOLERANCE_S,
-    NO_FIX,
     accepted_ms,
-    checked_location_e7,
     checked_locations_e7,
     checked_times_ms,
     checked_tolerance,
 )
 from geoblanket.release.ledger import Ledger, MemoryLedger
-from geoblanket.release.source import FleetSource, Kind, LatticeFleetSource, ZoneFleetSource
+from geoblanket.release.reporter import NEVER, Kind, LedgerOptions, Opened, opened
 
 __all__ = ["Fleet", "FleetReports"]
 
 
 NO_FLEET_FENCES: Final[Mapping[str, Fences]] = MappingProxyType({})
 _NS_PER_MS: Final = 10**6
-_NEVER: Final = -(1 << 62)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +67,7 @@ class FleetReports:
     refused: Bools
     """Whether the budget is spent, or a later report was made."""
     late: Bools
-    """Of those refused, whether it was because a later report was made."""
+    """Whether the report was refused because a later one was made."""
     kind: Kind = "place"
     """What is reported: places, or cells of a lattice."""
 
@@ -84,7 +76,24 @@ class FleetReports:
         return short_repr(self, counted(len(self.place), "vehicle"), stored, refused)
 
 
-class Fleet:
+class _Asked(NamedTuple):
+    """What some vehicles ask for: a value, or a row, for each."""
+
+    which: Ints
+    points: Ints
+    past: Ints
+    slot: Ints
+    now_ns: Ints
+    cost: Ints
+    """Millionths per kilometre."""
+    held: Bools
+
+    def chosen(self, some: Ints) -> _Asked:
+        """Return those at some indices."""
+        return _Asked._make(column[some] for column in self)
+
+
+class Fleet(Opened):
     """Reports of many vehicles by the mechanisms of a bundle. Make one with `Fleet.open`, and close it.
 
     It is thread-safe. It refuses to work in a process forked from the one that opened it.
@@ -103,23 +112,21 @@ class Fleet:
     @checked
     def __init__(
         self,
-        tables: ReleaseTables,
+        bundle: Bundle,
         vehicles: Sequence[str],
         ledger: MemoryLedger | None,
         *,
         clock_tolerance_s: float,
         fences: Mapping[str, Fences] = NO_FLEET_FENCES,
     ) -> None:
-        checked_clock(tables, None if ledger is None else ledger.budget)
-        self._tables, self._ledger = tables, ledger
-        self._tolerance_s = clock_tolerance_s
-        self._source: FleetSource = (ZoneFleetSource if tables.lattice is None else LatticeFleetSource)(tables)
+        super().__init__(bundle, ledger, clock_tolerance_s=clock_tolerance_s)
         self.vehicles: tuple[str, ...] = ()
         self._slot, self._place = np.empty(0, np.int64), np.empty(0, np.int32)
+        """The last report of each vehicle."""
+        self._past, self._past_slot = np.empty((0, len(self._reporter.no_past)), np.int64), np.empty(0, np.int64)
+        """What later reports depend on, and the slot that it was made in."""
         self._given_fences = dict(fences)
         self._fences: dict[int, Fences] = {}
-        self._lock = threading.Lock()
-        self._process = os.getpid()
         self.enrol(vehicles)
 
     @classmethod
@@ -131,14 +138,11 @@ class Fleet:
         vehicles: Sequence[str],
         ledger: str | Path | None,
         budget: Budget | None = None,
-        device_key: bytes | None = None,
-        counter: str | Path | None = None,
         trust: Trust = ANY_FILE,
         policy: Policy = DEFAULT_POLICY,
         clock_tolerance_s: float = CLOCK_TOLERANCE_S,
-        replay: bool = False,
         fences: Mapping[str, Fences] = NO_FLEET_FENCES,
-        hold_in_memory: bool = False,
+        **opening: Unpack[LedgerOptions],
     ) -> Fleet:
         """Open a bundle and a ledger for many vehicles.
 
@@ -151,34 +155,18 @@ class Fleet:
         budget
             Of each vehicle. None, and no ledger: nothing is counted, which is for simulations only.
         fences
-            Fences of vehicles, by name, besides those of the ledger, which are always used.
-        device_key, counter, trust, policy, clock_tolerance_s, replay, hold_in_memory
+            Fences by the name of their vehicle, besides those of the ledger, which are always used.
+        trust, policy, clock_tolerance_s, device_key, counter, replay, hold_in_memory
             As in `Device.open`.
         """
         checked_tolerance(clock_tolerance_s)
-        opened_ledger = None
-        if ledger is not None or budget is not None:
-            opened_ledger = open_ledger(
-                ledger, budget, device_key=device_key, counter=counter, replay=replay, hold_in_memory=hold_in_memory
-            )
-        with closed_on_failure(opened_ledger):
-            tables = open_tables(bundle, opened_ledger, trust=trust, policy=policy)
-            tolerance_s = math.inf if replay else clock_tolerance_s
-            return cls(tables, vehicles, opened_ledger, clock_tolerance_s=tolerance_s, fences=fences)
-
-    @property
-    def kind(self) -> Kind:
-        """What is reported: places, or cells of a lattice."""
-        return self._source.kind
-
-    @property
-    def interval_ms(self) -> int:
-        """Milliseconds from one slot to the next: at most one report of a vehicle in each."""
-        return self._source.interval_ms
+        with opened(bundle, ledger, budget, trust=trust, policy=policy, **opening) as (loaded, kept):
+            tolerance_s = math.inf if opening.get("replay") else clock_tolerance_s
+            return cls(loaded, vehicles, kept, clock_tolerance_s=tolerance_s, fences=fences)
 
     @property
     def accounts(self) -> dict[str, tuple[Answer, ...]]:
-        """The vehicles that ever reported, by a ledger in a file, and their answers of the window in order of time."""
+        """Answers of the window, in order of time, by vehicle: of all that ever reported, if the ledger is a file."""
         if not isinstance(self._ledger, Ledger):
             return {}
         return {name: self._ledger.account(name).answers for name in self._ledger.vehicles}
@@ -194,11 +182,12 @@ class Fleet:
         with self._lock:
             if len({*self.vehicles, *names}) < len(self.vehicles) + len(names):
                 raise ParameterError("The names of vehicles must differ.")
-            slot, place = self._last_answers(names)
             fences = {number: self.fences_of(name) for number, name in enumerate(names, len(self.vehicles))}
-            self._source.grow([None if self._ledger is None else self._ledger.drawn_at(name) for name in names])
             self._fences |= {number: some for number, some in fences.items() if len(some)}
+            slot, place, past = self._known(names)
             self._slot, self._place = np.concatenate([self._slot, slot]), np.concatenate([self._place, place])
+            self._past = np.concatenate([self._past, past])
+            self._past_slot = np.concatenate([self._past_slot, np.full(len(names), NEVER, np.int64)])
             self.vehicles = (*self.vehicles, *names)
 
     def set_fences(self, vehicle: str, fences: Fences) -> None:
@@ -214,7 +203,7 @@ class Fleet:
             if self._ledger is None:
                 self._given_fences[vehicle] = given.replaced_by(fences)
             else:
-                applied = fences.with_all(given)  # before anything is kept: it can be refused
+                applied = fences.with_all(given)  # first, as it can be refused
                 self._ledger.set_fences(fences, vehicle)
             if vehicle in self.vehicles:
                 self._fences[self.vehicles.index(vehicle)] = applied
@@ -235,13 +224,16 @@ class Fleet:
                 lat_e7[index], lon_e7[index] = fenced
         return lat_e7, lon_e7
 
-    def _last_answers(self, names: Sequence[str]) -> tuple[Ints, Indices]:
-        """Return slot and place of the last answers of some vehicles, as the ledger has them."""
-        slot, place = np.full(len(names), _NEVER, np.int64), np.full(len(names), -1, np.int32)
-        for number, name in enumerate(names if self._ledger is not None else ()):
-            if self._ledger is not None and (answers := self._ledger.account(name).answers):
-                slot[number], place[number] = answers[-1].slot_ms // self._source.interval_ms, answers[-1].place
-        return slot, place
+    def _known(self, names: Sequence[str]) -> tuple[Ints, Indices, Ints]:
+        """Return slot and place of the last answers of some vehicles, and their past, as the ledger has them."""
+        slot, place = np.full(len(names), NEVER, np.int64), np.full(len(names), -1, np.int32)
+        past = np.tile(np.array(self._reporter.no_past, np.int64), (len(names), 1))
+        if self._ledger is not None:
+            for number, name in enumerate(names):
+                if (last := self._ledger.account(name).last) is not None:
+                    slot[number], place[number] = last.slot_ms // self.interval_ms, last.place
+                    past[number] = self._reporter.past_of(self._ledger.drawn_at(name))
+        return slot, place, past
 
     @forgetting
     def report(
@@ -275,25 +267,23 @@ class Fleet:
             raise ParameterError("Each vehicle may be asked for once in a call.")
         lat_e7, lon_e7 = checked_locations_e7(lat, lon, count=len(which))
         accepted = accepted_ms(self._tolerance_s)
-        slot = checked_times_ms(time, count=len(which), accepted=accepted) // self._source.interval_ms
+        slot = checked_times_ms(time, count=len(which), accepted=accepted) // self.interval_ms
         with self._lock:
-            if os.getpid() != self._process:
-                raise LedgerError("The fleet was opened by another process. Open one in each process.")
-            points = self._source.points(*self._fenced_e7(which, lat_e7, lon_e7))
+            self._refuse_other_process()
+            points = self._reporter.points(*self._fenced_e7(which, lat_e7, lon_e7))
             return self._answered(which, points, slot)
 
     def _answered(self, which: Ints, points: Ints, slot: Ints) -> FleetReports:
-        stored = self._slot[which] == slot
-        fresh = self._slot[which] < slot
-        late = self._slot[which] > slot
-        now_ns = self._now_ns(slot)
-        held = (self._place[which] >= 0) & self._source.are_held(which, points)
-        fresh[fresh] = self._affordable(which[fresh], slot[fresh], now_ns[fresh], held[fresh])
+        before, past = self._slot[which], self._past[which]
+        if self._reporter.gap_forgets:
+            past[self._past_slot[which] != slot - 1] = self._reporter.no_past
+        asked = _Asked(which, points, past, slot, self._now_ns(slot), *self._reporter.charges(points, past))
+        stored, fresh = before == slot, np.flatnonzero(before < slot)
+        fresh = fresh[self._affordable(asked.chosen(fresh))]
         result = np.where(stored, self._place[which], np.int32(-1))
-        some = np.flatnonzero(fresh)
-        result[some] = self._released(which[some], points[some], slot[some], now_ns[some], held[some])
+        result[fresh] = self._released(asked.chosen(fresh))
         refused = result < 0
-        lat, lon = self._source.coordinates_e7(np.maximum(result, 0)).T / 1e7
+        lat, lon = self._bundle.outputs_e7(np.maximum(result, 0)).T / 1e7
         return FleetReports(
             place=result,
             lat=np.where(refused, np.nan, lat),
@@ -301,89 +291,70 @@ class Fleet:
             slot=slot,
             stored=stored,
             refused=refused,
-            late=late,
-            kind=self._source.kind,
+            late=before > slot,
+            kind=self.kind,
         )
 
     def _now_ns(self, slot: Ints) -> Ints:
         """Return when reports in some slots are made; see `MemoryLedger.now_ns`."""
         if self._ledger is None or self._ledger.replay:
-            return slot * (self._source.interval_ms * _NS_PER_MS)
+            return slot * (self.interval_ms * _NS_PER_MS)
         return np.full(len(slot), self._ledger.now_ns(0))
 
-    def _affordable(self, which: Ints, slot: Ints, now_ns: Ints, held: Bools) -> Bools:
+    def _affordable(self, asked: _Asked) -> Bools:
         """Return which reports the budgets allow."""
-        allowed = np.ones(len(which), np.bool_)
+        allowed = np.ones(len(asked.which), np.bool_)
         if self._ledger is None:
             return allowed
-        for index, (vehicle, slot_ms, cost, now) in enumerate(self._charged(which, slot, now_ns, held)):
+        charges = zip(*(column.tolist() for column in (asked.which, asked.slot, asked.now_ns, asked.cost)), strict=True)
+        for index, (number, slot, now_ns, cost) in enumerate(charges):
+            account = self._ledger.account(self.vehicles[number])
             try:
-                self._ledger.account(vehicle).checked_left_micro(slot_ms, now, cost)
+                account.checked_left_micro(slot * self.interval_ms, now_ns, cost)
             except RefusedError:
                 allowed[index] = False
         return allowed
 
-    def _charged(self, which: Ints, slot: Ints, now_ns: Ints, held: Bools) -> Iterator[tuple[str, int, int, int]]:
-        """Yield the vehicle, start of the slot, cost and creation time of some reports."""
-        cost = np.where(held, 0, self._source.costs(which, slot))
-        slots_ms = (slot * self._source.interval_ms).tolist()
-        for number, *charge in zip(which.tolist(), slots_ms, cost.tolist(), now_ns.tolist(), strict=True):
-            yield self.vehicles[number], *charge
-
-    def _released(self, which: Ints, points: Ints, slot: Ints, now_ns: Ints, held: Bools) -> Indices:
+    def _released(self, asked: _Asked) -> Ints:
         """Draw or repeat, store, and return the places or cells to report."""
+        reporter, (which, points, past, slot, _, _, held) = self._reporter, asked
         # A report that is held takes the steps of a fresh one: it is drawn and thrown away, and all is written.
-        outputs = np.where(held, self._place[which], self._source.draw(which, points, slot))
-        reported = outputs.astype(np.int32)
+        drawn = reporter.draw_many(points, past, slot * self.interval_ms)
+        outputs: Ints = np.where(held, self._place[which], drawn)
+        past = reporter.remembered_many(points, past, held)
         if self._ledger is not None and len(which):
-            outcomes = zip(reported.tolist(), self._source.coordinates_e7(outputs).tolist(), strict=True)
-            charged = self._charged(which, slot, now_ns, held)
-            self._ledger.write(
-                [
-                    (vehicle, Answer(slot_ms, cost, output, lat_e7, lon_e7, None, now))
-                    for (vehicle, slot_ms, cost, now), (output, (lat_e7, lon_e7)) in zip(charged, outcomes, strict=True)
-                ],
-                self._drawn_at(self._ledger, which, points, slot, held),
-            )
-        self._source.made(which, points, slot, held)
-        self._slot[which] = slot
-        self._place[which] = reported
-        return reported
+            self._store(self._ledger, asked, outputs, past)
+        self._past[which], self._past_slot[which] = past, slot
+        self._slot[which], self._place[which] = slot, outputs
+        return outputs
 
-    def _drawn_at(self, ledger: MemoryLedger, which: Ints, points: Ints, slot: Ints, held: Bools) -> dict[str, DrawnAt]:
-        """Return where the reports of vehicles were drawn, now or before they were held."""
-        fresh = self._source.drawn_at(which[~held], points[~held], slot[~held])
-        result = {self.vehicles[number]: drawn_at for number, drawn_at in fresh.items()}
-        for name in (self.vehicles[number] for number in which[held].tolist()):
-            if (before := ledger.drawn_at(name)) is not None:
-                result[name] = before
-        return result
+    def _store(self, ledger: MemoryLedger, asked: _Asked, outputs: Ints, past: Ints) -> None:
+        """Write answers, and where they were drawn, now or before they were held."""
+        columns = (
+            asked.which,
+            asked.slot * self.interval_ms,
+            asked.cost,
+            outputs,
+            self._bundle.outputs_e7(outputs),
+            asked.now_ns,
+            asked.held,
+            past,
+        )
+        answers, drawn = [], {}
+        for number, slot_ms, cost, output, (lat_e7, lon_e7), now_ns, held, at in zip(
+            *(column.tolist() for column in columns), strict=True
+        ):
+            name = self.vehicles[number]
+            answers.append((name, Answer(slot_ms, cost, output, lat_e7, lon_e7, None, now_ns)))
+            drawn_slot_ms = ledger.account(name).drawn_slot_ms if held else None
+            if (drawn_at := self._reporter.drawn_at(at, drawn_slot_ms or slot_ms)) is not None:
+                drawn[name] = drawn_at
+        ledger.write(answers, drawn)
 
-    @forgetting
-    def warning_for(self, lat: float, lon: float) -> str | None:
-        """Return what seems wrong with a location, or None; see `Device.warning_for`."""
-        lat_e7, lon_e7 = checked_location_e7(lat, lon)
-        return NO_FIX if lat_e7 == 0 == lon_e7 else self._source.warning_for(lat_e7, lon_e7)
-
-    def close(self) -> None:
-        """Release the ledger, and forget where the vehicles were."""
-        with self._lock:
-            self._source.forget()
-            if self._ledger is not None:
-                self._ledger.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def _repr_html_(self) -> str:
-        left = [] if self._ledger is None else self._ledger.facts()
-        return card(self, [("bundle", self._tables.sha256[:12]), ("vehicles", f"{len(self.vehicles):,}"), *left])
+    def _forget(self) -> None:
+        self._past[:] = self._reporter.no_past
+        self._past_slot.fill(NEVER)
 
     def __repr__(self) -> str:
         vehicles = counted(len(self.vehicles), "vehicle")
-        return short_repr(self, vehicles, f"bundle {self._tables.sha256[:12]}", repr(self._ledger))
+        return short_repr(self, vehicles, f"bundle {self.bundle_sha256[:12]}", repr(self._ledger))

@@ -13,7 +13,7 @@ The promise
 draws are independent, and each keeps the promise of the lattice (`spec`). ∎
 
 Which slots have a draw depends on the true path, so it is part of the condition, and disclosed: when the vehicle rests.
-Without the condition nothing is promised: (a, a) against (a, b) tells.
+Without the condition nothing is promised: the reports of (a, a) differ from those of (a, b).
 
 Where the last report was drawn is as secret as where the vehicle is. It lies in a file of its own beside the ledger,
 encrypted by the ledger's key, and is overwritten in place by the next draw: the ledger's log would keep a trail. A
@@ -36,7 +36,7 @@ __all__ = ["DrawnAt", "HoldFile"]
 
 
 class DrawnAt(NamedTuple):
-    """Where and when the last report of a vehicle was drawn. Never to be told to anyone."""
+    """Where and when the last report of a vehicle was drawn. It is secret."""
 
     slot_ms: int
     """Start of its slot, milliseconds since 1970 in UTC."""
@@ -57,7 +57,7 @@ _HOW: Final = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NON
 """Whatever somebody put in the place of the file, it is neither followed nor waited for."""
 _NO_RECORD: Final = bytes(_RECORD.size)
 _LARGEST_FILE: Final = 1 << 28
-"""More vehicles than a ledger can have: what is longer is no file of ours."""
+"""More vehicles than a ledger can have: a longer file is not ours."""
 
 
 class HoldFile:
@@ -103,7 +103,7 @@ class HoldFile:
         Parameters
         ----------
         drawn
-            None: it is not to be known any more.
+            None: it is forgotten.
         """
         if drawn is None and not self._records:
             return

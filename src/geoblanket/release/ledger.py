@@ -6,8 +6,8 @@ chain the answers of each vehicle, so that opening the file reveals answers that
 counter beside it reveals a rollback of the whole file, and the key a copy to another device. The file never contains
 true locations.
 
-It also keeps the fences of each vehicle (`geoblanket.release.fence`). Where the last report of a vehicle was drawn lies
-in a file of its own beside it (`geoblanket.release.hold`).
+It also keeps the fences of each vehicle (`geoblanket.release.fence`). The point where a vehicle's last report was drawn
+lies in a separate file beside it (`geoblanket.release.hold`).
 
 The ledger also stores the highest version of the bundles that it released with, for each domain. It refuses older ones.
 
@@ -22,10 +22,9 @@ import json
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NoReturn
@@ -33,7 +32,7 @@ from typing import Any, Final, NoReturn
 from geoblanket._arguments import checked, forgetting
 from geoblanket._display import card, short_repr
 from geoblanket.errors import LedgerError, MismatchError, ParameterError
-from geoblanket.mechanism.bundle.release_tables import VERIFIER
+from geoblanket.mechanism.bundle.storage import VERIFIER
 from geoblanket.release._ledger_file import (
     FORMAT,
     LedgerRow,
@@ -127,21 +126,13 @@ class MemoryLedger:
         Parameters
         ----------
         drawn
-            Where they were drawn, also if they are held now. Where the others were drawn before is forgotten.
+            The points where they were drawn, held reports included. The points of the other answers are forgotten.
         """
         for vehicle, answer in changes:
             self.account(vehicle).add(answer)
             self._drawn.pop(vehicle, None)
         self._drawn |= drawn
         self.versions |= self._in_use
-
-    def is_verified(self, sha256: str) -> bool:
-        """Return False: nothing is remembered."""
-        del sha256
-        return False
-
-    def remember_verified(self, sha256: str) -> None:
-        """Do nothing."""
 
     def close(self) -> None:
         """Forget where reports were drawn."""
@@ -193,32 +184,31 @@ class Ledger(MemoryLedger):
         replay: bool | None,
         *,
         hold_in_memory: bool = False,
-        add_key: bool = False,
     ) -> None:
         self.path = path
         self._connection = connection
-        if format_of(connection) < FORMAT:
-            if not upgrade_ledger(connection, path, device_key, add_key=add_key):
+        # One transaction: an old file is written anew, and the clock stored, only if nothing is refused.
+        with connection:
+            connection.execute("BEGIN IMMEDIATE")
+            if format_of(connection) < FORMAT and not upgrade_ledger(connection, path, device_key):
                 self._refuse_changed()
-        elif add_key:
-            raise LedgerError(f"{path}: has a key already. Open it with that key.")
-        row, key = self._read_row(device_key)
-        self._row, self._identity, self._key = row, row.id, key
-        super().__init__(Budget(row.epsilon, row.window_s), replay=_checked_use(path, row, replay), clock=row.clock)
-        self.versions = dict(json.loads(row.versions))
-        self._chains: dict[str, Chain] = {}
-        self._load_accounts()
-        self._load_fences()
-        spent = sum(account.spent_micro for account in self._accounts.values())
-        if (len(self._chains), spent) != (row.vehicles, row.spent_micro):
-            self._refuse_changed()
-        self._verified = self._load_verified()
-        self._save_clock()
+            row, key = self._read_row(device_key)
+            self._row, self._identity, self._key = row, row.id, key
+            super().__init__(Budget(row.epsilon, row.window_s), replay=_checked_use(path, row, replay), clock=row.clock)
+            self.versions = dict(json.loads(row.versions))
+            self._chains: dict[str, Chain] = {}
+            self._load_accounts()
+            self._load_fences()
+            spent = sum(account.spent_micro for account in self._accounts.values())
+            if (len(self._chains), spent) != (row.vehicles, row.spent_micro):
+                self._refuse_changed()
+            self._verified = self._load_verified()
+            self._counter = self._open_counter(counter)
+            self._save_clock()
         hold = path.with_name(f"{path.name}.hold")
         if hold_in_memory:
             _remove(hold)
         self._hold = None if hold_in_memory else HoldFile(hold, key, row.id)
-        self._counter = self._open_counter(counter)
         self._broken = self._closed = False
         self._process = os.getpid()
         # What an upgrade removed must not stay in the log.
@@ -237,7 +227,7 @@ class Ledger(MemoryLedger):
         budget
             What each vehicle may spend.
         device_key
-            What seals it, 16 bytes or more: nobody can open the ledger, or change it unnoticed, without the key. By
+            The key of its seals, 16 bytes or more: nobody can open the ledger, or change it unnoticed, without it. By
             default the key of this device, which is made with its first ledger (`geoblanket.release.device_key`).
         counter
             The file of the counter, best on other storage; by default beside the ledger, with `.count` added.
@@ -272,17 +262,15 @@ class Ledger(MemoryLedger):
         replay: bool | None = None,
         hold_in_memory: bool = False,
     ) -> Ledger:
-        """Open a ledger exclusively, and check all of it. A file of an earlier format is upgraded.
-
-        A ledger without a key, as version 0.1 made them by default, is refused: see `add_key`.
+        """Open a ledger exclusively, and check all of it. A file of version 0.2 is upgraded.
 
         Parameters
         ----------
         device_key, counter
-            Those that it was made with.
+            As given to `Ledger.create`.
         replay
             Whether to count the caller's time only. The first report of a ledger decides for all later ones; None: as
-            it did.
+            that one decided.
         hold_in_memory
             Whether the points where reports were drawn are kept in memory only; see `Device.open`.
 
@@ -293,41 +281,16 @@ class Ledger(MemoryLedger):
         MismatchError
             It is for replays and is opened for real reports, or the other way round.
         """
-        return cls._opened(path, device_key, counter, replay=replay, hold_in_memory=hold_in_memory)
-
-    @classmethod
-    @checked
-    @forgetting
-    def add_key(cls, path: str | Path, *, device_key: bytes | None = None, counter: str | Path | None = None) -> None:
-        """Seal a ledger that has no key, as version 0.1 made them by default. From then on it needs the key.
-
-        Anyone could have changed such a ledger unnoticed. Do this only if nobody else can write to it.
-
-        Parameters
-        ----------
-        device_key
-            The key, 16 bytes or more; by default the key of this device.
-        counter
-            The file of the counter that it was made with.
-
-        Raises
-        ------
-        LedgerError
-            It has a key already, or it is missing, damaged, changed, older than its counter, or in use.
-        """
-        cls._opened(path, device_key, counter, replay=None, add_key=True).close()
-
-    @classmethod
-    def _opened(cls, file: str | Path, device_key: bytes | None, counter: str | Path | None, **options: Any) -> Ledger:
-        path = Path(file)
+        file = Path(path)
         if device_key is not None:
             checked_key(device_key)
-        if not path.is_file():
-            raise LedgerError(f"{path}: there is no such ledger. Make it once, with `geoblanket ledger create`.")
-        with ledger_errors(path):
-            connection = connected(path)
+        if not file.is_file():
+            raise LedgerError(f"{file}: there is no such ledger. Make it once, with `geoblanket ledger create`.")
+        with ledger_errors(file):
+            connection = connected(file)
             try:
-                return cls(path, connection, device_key, _counter_path(path, counter), **options)
+                count = _counter_path(file, counter)
+                return cls(file, connection, device_key, count, replay, hold_in_memory=hold_in_memory)
             except BaseException:
                 connection.close()
                 raise
@@ -492,7 +455,7 @@ class Ledger(MemoryLedger):
                 self._refuse_changed()
 
     def close(self) -> None:
-        """Let others open the file."""
+        """Close the file, so that another process can open it."""
         if self._closed or os.getpid() != self._process:
             return
         try:
@@ -533,7 +496,9 @@ class Ledger(MemoryLedger):
         return row, sealed_by.key
 
     def _load_accounts(self) -> None:
-        answers = {vehicle: [Answer(*row) for row in rows] for vehicle, rows in self._by_vehicle(_SELECT_ANSWERS)}
+        answers: dict[str, list[Answer]] = {}
+        for vehicle, *row in self._connection.execute(_SELECT_ANSWERS):
+            answers.setdefault(vehicle, []).append(Answer(*row))
         for *row, stored_seal in self._connection.execute(_SELECT_ACCOUNTS).fetchall():
             vehicle, reports, spent, last_slot_ms, drawn_slot_ms, before, head = row
             chain = Chain(before)
@@ -563,11 +528,6 @@ class Ledger(MemoryLedger):
         if self._seal_of_fences(fences) != self._row.fences:
             self._refuse_changed()
         self._fences = fences
-
-    def _by_vehicle(self, select: str) -> Iterable[tuple[str, list[tuple[Any, ...]]]]:
-        """Yield the rows of each vehicle, without its name."""
-        for vehicle, rows in groupby(self._connection.execute(select), key=lambda row: str(row[0])):
-            yield vehicle, [row[1:] for row in rows]
 
     def _load_verified(self) -> set[str]:
         bundles = set()
@@ -633,7 +593,7 @@ def _checked_use(path: Path, row: LedgerRow, replay: bool | None) -> bool:
     used = row.vehicles > 0
     if replay is not None and used and replay != bool(row.replay):
         problem = "has counted replays" if row.replay else "has counted reports in real time"
-        raise MismatchError(f"{path}: {problem}, and cannot count the other. Make another ledger for it.")
+        raise MismatchError(f"{path}: {problem}, and counts nothing else. Make another ledger for other reports.")
     return bool(row.replay) if used or replay is None else replay
 
 

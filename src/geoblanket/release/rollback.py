@@ -2,13 +2,12 @@
 
 Elapsed time
 ------------
-Setting a clock forward does not speed it up. The times of reports come from the caller, who may be wrong or may lie, so
-the budget counts this time as well. It only grows. Each reading of the system's clocks adds what has passed since the
-previous reading:
+The times of reports come from the caller, who may be wrong or may lie. So the budget counts elapsed time as well, which
+a clock set forward does not speed up. Each reading of the system's clocks adds what has passed since the one before:
 
 - in the same boot, the smaller of what the wall clock says and what the clock since boot says, which nobody can set;
 - across a reboot, by how much the wall clock is ahead of the latest time that it ever showed;
-- nothing, where that is less than nothing.
+- nothing, if that is negative.
 
 So it never runs ahead of real time, and two reports less than a window apart in real time are less than a window apart
 here. There is one exception: a wall clock that was set forward after the last stored reading and before a reboot, which
@@ -51,11 +50,11 @@ class Reading(NamedTuple):
     boot: str
     """Which boot of the machine this is."""
     boot_ns: int
-    """Nanoseconds since then, with those asleep."""
+    """Nanoseconds since then, sleep included."""
 
 
 class ClockState(NamedTuple):
-    """What a ledger keeps of it."""
+    """What a ledger keeps of the clocks."""
 
     passed_ns: int
     """The time that has passed since the ledger was made, nanoseconds."""
@@ -180,7 +179,7 @@ class Counter:
         return int(number) if (magic, ledger) == (_MAGIC, self._ledger) else None
 
     def write(self, number: int) -> None:
-        """Set the number. It is durable some time later: see above."""
+        """Set the number. It becomes durable later: see the module."""
         content = _COPY.pack(_MAGIC, self._ledger, number)
         content += hashlib.sha256(content).digest()
         try:

@@ -1,15 +1,15 @@
-"""What the readers of road files share: their result, and checks of files from anybody.
+"""The shared parts of the readers of road files: their result, and checks of untrusted files.
 
-XML is parsed as a stream in bounded memory and time. Expat keeps what it has not understood yet: a tag, an attribute or
-a comment that does not end is kept as a whole, and looked at again with every piece. So nothing may be longer than
-`LARGEST_TOKEN_BYTES`, and elements may not be nested without end. A document that declares a type or entities is
-refused: no file can make the parser read another file, or inflate.
+XML is parsed as a stream in bounded memory and time. Expat keeps an unfinished tag, attribute or comment as a whole,
+and scans it again with every piece. So no token may be longer than `LARGEST_TOKEN_BYTES`, and the depth of elements is
+limited. A document that declares a type or entities is refused: no file can make the parser read another file, or
+inflate.
 
-The blocks of an OpenStreetMap PBF file are looked at before libosmium reads them. A file is a sequence of blocks: the
-length of a header (4 bytes, big-endian), the header (kind and size of what follows) and a blob, which says how large it
-is when it is unpacked. libosmium unpacks no block further than that, and none to more than 32 MiB; but a small file can
-hold many that are full of zeros. And it takes the texts of tags to end at the first zero byte, so that a text with a
-zero in it makes it read beyond its memory, which ends the process.
+The blocks of an OpenStreetMap PBF file are checked before libosmium reads them. A block has the length of its header
+(4 bytes, big-endian), the header (kind and size of the blob), and a blob, which states its unpacked size. libosmium
+unpacks a block no further than that, and to at most 32 MiB; but a small file can hold many blocks full of zeros. And
+libosmium ends the text of a tag at the first zero byte: a zero inside a text makes it read beyond its memory, which
+ends the process.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _DEEPEST: Final = 64  # nested elements
 _PIECE_BYTES: Final = 1 << 16  # read at once
 
 LARGEST_RATIO: Final = 30
-"""A file may grow so many times when its blocks are unpacked; maps grow 2 to 6 times."""
+"""The largest ratio of unpacked to packed size; maps have 2 to 6."""
 
 _LARGEST_HEADER = 64 << 10  # bytes; the format's own limit
 _LARGEST_BLOB = 32 << 20  # bytes; the format's own limit
@@ -59,14 +59,14 @@ Field = tuple[int, int | memoryview]
 
 @dataclass
 class Counts:
-    """What happened while a file was read."""
+    """Counts of a file that was read."""
 
     read: Counter[str] = field(default_factory=Counter)
-    """What the file held."""
+    """Contents of the file."""
     dropped: Counter[str] = field(default_factory=Counter)
     """What was left out, by reason."""
     assumed: Counter[str] = field(default_factory=Counter)
-    """Where a default stands for what the file did not say."""
+    """Where the file lacks a value, and a default is used."""
 
 
 class RoadsRead(NamedTuple):
@@ -104,7 +104,7 @@ class XmlReader:
         self._depth = 0
         self._bytes = 0
         self._begin = time.monotonic()
-        # Namespaces and dictionaries take most of the time where nobody looks at them.
+        # Without a handler, namespaces and dictionaries would take most of the time for nothing.
         self._parser = expat.ParserCreate(namespace_separator=None if start is None else " ")
         self._parser.ordered_attributes = start is None
         self._parser.buffer_text = True
@@ -120,7 +120,7 @@ class XmlReader:
         return self._parser.CurrentLineNumber
 
     def read(self) -> int:
-        """Read the whole file; return how many bytes it has, unpacked.
+        """Read the whole file; return its unpacked size in bytes.
 
         Raises
         ------
@@ -172,17 +172,17 @@ class XmlReader:
 
 
 def check_xml(path: Path) -> int:
-    """Read an XML file only to see that another parser can, in bounded memory and time; return its bytes, unpacked."""
+    """Check that another parser can read an XML file in bounded memory and time; return its unpacked size in bytes."""
     return XmlReader(path).read()
 
 
 def check_pbf(path: Path) -> int:
-    """Read through a file; return how many bytes its blocks have when they are unpacked.
+    """Check the blocks of a PBF file; return their unpacked size in bytes.
 
     Raises
     ------
     InputError
-        If the file is not made of such blocks, would grow beyond reason, or has texts with zero bytes.
+        If the file is not made of such blocks, would unpack to too much, or has texts with zero bytes.
     """
     try:
         with path.open("rb") as file:
@@ -204,7 +204,7 @@ def check_pbf(path: Path) -> int:
 
 
 def _block(file: IO[bytes]) -> int:
-    """Read one block; return its size when it is unpacked."""
+    """Check one block; return its unpacked size in bytes."""
     header_size = int.from_bytes(_exactly(file, 4), "big")
     if header_size > _LARGEST_HEADER:
         raise ValueError("a block has a header that is too large")
@@ -236,7 +236,7 @@ def _check_texts(block: memoryview) -> None:
     for number, table in _fields(block):
         if number != _TEXTS or not isinstance(table, memoryview):
             continue
-        # Texts begin with an empty one; mostly there is no zero but that of its length, and nothing to take apart.
+        # The first text is empty, and its length is a zero. If there is no other zero, no text needs to be checked.
         if b"\0" not in bytes(table).removeprefix(_EMPTY_TEXT):
             continue
         for kind, text in _fields(table):

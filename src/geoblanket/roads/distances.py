@@ -1,20 +1,18 @@
-"""Road distances: from some nodes to some nodes, by length or by time, in bounded memory.
+"""Road distances between nodes, by length or by time, in bounded memory.
 
-Dijkstra's algorithm is SciPy's, one search per source. Of parallel edges the best one counts, self-loops do not
-matter, edges of length zero are roads like any other, and what cannot be reached is infinitely far.
+Dijkstra's algorithm is SciPy's, one search per source. The best of parallel edges counts, self-loops are ignored, edges
+of length zero are roads like any other, and a node that cannot be reached is infinitely far.
 
-A matrix is never made by accident: `road_distances` refuses one that is larger than `memory_cap_bytes`, and
-`road_distance_blocks` gives the rows of any matrix some at a time.
+`road_distances` refuses to make a matrix larger than `memory_cap_bytes`.
 
-`distances_within` makes a sparse table of all nodes within a road distance of each of many nodes, with the ways there.
-SciPy's search writes a row for all nodes of the graph, however near its limit. So sources that lie together are
-searched together, on the part of the graph that any of them can reach within the limit: whatever lies on a way
-within the limit is itself within the limit, so nothing is missed. The table costs memory only for what it holds.
+`distances_within` makes a sparse table of all nodes within a road distance of each source, with the routes. SciPy's
+search writes a row for all nodes of the graph, however near its limit is. So sources that lie together are searched
+together, on the part of the graph within the limit of any of them. Every node on a route within the limit is itself
+within the limit, so nothing is missed. The table takes memory only for its entries.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -37,8 +35,6 @@ __all__ = [
     "best_edges",
     "check_nodes",
     "distances_within",
-    "distances_within_blocks",
-    "road_distance_blocks",
     "road_distances",
     "weight_matrix",
 ]
@@ -46,12 +42,12 @@ __all__ = [
 Weight = Literal["length", "time"]
 """`length`: metres along the road; `time`: seconds at free-flow speed."""
 
-Distances = npt.NDArray[np.float64 | np.float32]
+Matrix = csr_array[np.float64, tuple[int, int]]
 
 _MEMORY_CAP_BYTES = 1 << 30
 _BLOCK_BYTES = 64 << 20
 _SECONDS_PER_EDGE = 8e-8
-"""What SciPy's search takes per edge of the graph (measured on Rome), to judge whether more processes pay."""
+"""Time of SciPy's search per edge of the graph (measured on Rome), to decide whether more processes pay."""
 _BLOCK_SOURCES = 256  # searched on one subgraph
 _BYTES_PER_PAIR = 16  # target, distance and previous node
 
@@ -64,11 +60,9 @@ def road_distances(
     *,
     weight: Weight = "length",
     reverse: bool = False,
-    limit: float = math.inf,
-    dtype: type[np.float64 | np.float32] = np.float64,
     workers: int | None = 1,
     memory_cap_bytes: int = _MEMORY_CAP_BYTES,
-) -> Distances:
+) -> Floats:
     """Return the road distances from `sources` to `targets`.
 
     Parameters
@@ -82,20 +76,16 @@ def road_distances(
     weight
         `length` for metres, `time` for seconds at free-flow speed.
     reverse
-        Give the distances *to* the sources, from the targets.
-    limit
-        Do not search farther than this (metres or seconds); what lies beyond is infinitely far.
-    dtype
-        `np.float32` halves the memory and is right to a centimetre over 100 km.
+        Return the distances from the targets *to* the sources.
     workers
-        How many processes to use; None for as many as pay, which is one unless the work takes seconds.
+        Number of processes; None: as many as pay, which is one unless the work takes seconds.
     memory_cap_bytes
-        The largest matrix to make.
+        The largest matrix allowed, bytes.
 
     Returns
     -------
     distances
-        Shape (sources, targets), or (targets,) if `sources` is one node. Infinite where there is no way.
+        Shape (sources, targets), or (targets,) if `sources` is one node; infinite where there is no route.
 
     Raises
     ------
@@ -116,73 +106,26 @@ def road_distances(
     rows = check_nodes(graph, np.atleast_1d(np.asarray(sources)), "sources")
     columns = None if targets is None else check_nodes(graph, targets, "targets")
     width = graph.node_count if columns is None else len(columns)
-    _check_size(len(rows), width, np.dtype(dtype).itemsize, memory_cap_bytes)
+    _check_size(len(rows), width, memory_cap_bytes)
     from_nodes, to_nodes, turned = rows, columns, False
     if columns is not None and 0 < len(columns) < len(rows):
-        # A search costs the same from either end, so start from the side with fewer nodes.
+        # A search costs the same from either end, so it starts from the side with fewer nodes.
         from_nodes, to_nodes, turned = columns, rows, True
-    blocks = road_distance_blocks(
-        graph,
-        from_nodes,
-        to_nodes,
-        weight=weight,
-        reverse=reverse != turned,
-        limit=limit,
-        dtype=dtype,
-        workers=workers,
-    )
-    result: Distances = np.empty((len(rows), width), dtype)
+    matrix = weight_matrix(graph, weight=weight, reverse=reverse != turned)
+    # Blocks of sources bound the memory of SciPy's full rows, and are the tasks of the processes.
+    seconds = len(from_nodes) * graph.edge_count * _SECONDS_PER_EDGE
+    count = count_workers(workers, tasks=len(from_nodes), seconds=seconds)
+    size = max(1, min(_BLOCK_BYTES // (8 * max(1, graph.node_count)), -(-len(from_nodes) // count)))
+    starts = range(0, len(from_nodes), size)
+    tasks = [(matrix, from_nodes[start : start + size], to_nodes) for start in starts]
+    result: Floats = np.empty((len(rows), width))
     filled = result.T if turned else result
-    done = 0
-    for nodes, block in blocks:
-        filled[done : done + len(nodes)] = block
-        done += len(nodes)
+    for start, block in zip(starts, map_in_order(_search_block, tasks, workers=count), strict=True):
+        filled[start : start + size] = block
     return result[0] if one_source else result
 
 
-def road_distance_blocks(
-    graph: RoadGraph,
-    sources: npt.ArrayLike,
-    targets: npt.ArrayLike | None = None,
-    *,
-    weight: Weight = "length",
-    reverse: bool = False,
-    limit: float = math.inf,
-    dtype: type[np.float64 | np.float32] = np.float64,
-    workers: int | None = 1,
-    block_bytes: int = _BLOCK_BYTES,
-) -> Iterator[tuple[Indices, Distances]]:
-    """Iterate over the rows of `road_distances` some at a time, in the order of `sources`.
-
-    Parameters
-    ----------
-    graph, sources, targets, weight, reverse, limit, dtype, workers
-        As in `road_distances`.
-    block_bytes
-        Memory for one block's search; with several workers, each needs as much and up to two finished blocks per
-        worker wait to be taken.
-
-    Returns
-    -------
-    blocks
-        An iterator of (sources, distances): some of the sources, and their distances of shape (these sources, targets).
-    """
-    rows = check_nodes(graph, sources, "sources")
-    columns = None if targets is None else check_nodes(graph, targets, "targets")
-    check_limit(limit)
-    matrix = weight_matrix(graph, weight=weight, reverse=reverse)
-    # How long a bounded search takes cannot be told beforehand; it is mostly too short for more processes.
-    seconds = 0.0 if math.isfinite(limit) else len(rows) * graph.edge_count * _SECONDS_PER_EDGE
-    count = count_workers(workers, tasks=len(rows), seconds=seconds)
-    size = max(1, min(block_bytes // (8 * max(1, graph.node_count)), -(-len(rows) // count)))
-    blocks = [rows[start : start + size] for start in range(0, len(rows), size)]
-    tasks = [(matrix, block, columns, limit, dtype) for block in blocks]
-    return zip(blocks, map_in_order(_search_block, tasks, workers=count), strict=True)
-
-
-def weight_matrix(
-    graph: RoadGraph, *, weight: Weight = "length", reverse: bool = False
-) -> csr_array[np.float64, tuple[int, int]]:
+def weight_matrix(graph: RoadGraph, *, weight: Weight = "length", reverse: bool = False) -> Matrix:
     """Return the graph as a sparse matrix for SciPy's graph functions: entry (i, j) is the best edge from i to j.
 
     Edges of weight zero are explicit zeros, which SciPy's shortest paths take as edges. Self-loops are left out.
@@ -192,7 +135,7 @@ def weight_matrix(
     weight
         `length` (metres) or `time` (seconds).
     reverse
-        Turn every edge round.
+        Reverse every edge.
     """
     if weight not in ("length", "time"):
         raise ParameterError(f"The weight must be 'length' or 'time'. Got {weight!r} instead.")
@@ -207,29 +150,22 @@ def weight_matrix(
     return best_edges(tails, heads, values, graph.node_count)
 
 
-def best_edges(tails: Indices, heads: Indices, values: Floats, nodes: int) -> csr_array[np.float64, tuple[int, int]]:
+def best_edges(tails: Indices, heads: Indices, values: Floats, nodes: int) -> Matrix:
     """Return a sparse matrix with the least value of the edges from each tail to each head, self-loops left out."""
     between = np.flatnonzero(tails != heads)
     ends = tails[between].astype(np.int64) * nodes + heads[between]
     order = np.argsort(ends, kind="stable")
     pairs, first = np.unique(ends[order], return_index=True)
-    # SciPy's own constructors would add parallel edges up.
+    # Built by hand, because SciPy's constructors would add up parallel edges.
     best = np.minimum.reduceat(values[between[order]], first) if len(first) else np.empty(0)
     rows, columns = np.divmod(pairs, max(1, nodes))
     offsets = np.searchsorted(rows, np.arange(nodes + 1)).astype(np.int32)
     return csr_array((best, columns.astype(np.int32), offsets), shape=(nodes, nodes))
 
 
-def _search_block(
-    matrix: csr_array[np.float64, tuple[int, int]],
-    sources: Indices,
-    targets: Indices | None,
-    limit: float,
-    dtype: type[np.float64 | np.float32],
-) -> Distances:
-    distances = dijkstra(matrix, indices=sources, limit=limit)
-    chosen = distances if targets is None else distances[:, targets]
-    return chosen.astype(dtype, copy=False)
+def _search_block(matrix: Matrix, sources: Indices, targets: Indices | None) -> Floats:
+    distances: Floats = dijkstra(matrix, indices=sources)
+    return distances if targets is None else distances[:, targets]
 
 
 def check_nodes(graph: RoadGraph, nodes: npt.ArrayLike, name: str) -> Indices:
@@ -249,28 +185,20 @@ def check_nodes(graph: RoadGraph, nodes: npt.ArrayLike, name: str) -> Indices:
     return indices.astype(np.int32)
 
 
-def check_limit(limit: float) -> None:
-    """Raise ParameterError unless a search limit makes sense."""
-    if not limit >= 0:
-        raise ParameterError(f"The limit must be zero or more. Got {limit} instead.")
-
-
-def _check_size(rows: int, columns: int, item_bytes: int, cap_bytes: int) -> None:
-    needed = rows * columns * item_bytes
+def _check_size(rows: int, columns: int, cap_bytes: int) -> None:
+    needed = 8 * rows * columns
     if needed > cap_bytes:
         raise ParameterError(
             f"The distance matrix of {rows:,} × {columns:,} nodes needs {needed / 1e9:.1f} GB, more than the cap of "
-            f"{cap_bytes / 1e9:.1f} GB. Take fewer nodes, work in blocks with road_distance_blocks, or raise "
-            f"memory_cap_bytes."
+            f"{cap_bytes / 1e9:.1f} GB. Take fewer nodes, or raise memory_cap_bytes."
         )
 
 
 @dataclass(frozen=True, eq=False)
 class NearbyNodes:
-    """What lies within a road distance of some nodes, in compressed rows.
+    """The nodes within a road distance of some nodes, in compressed rows.
 
-    The nodes within the limit of `sources[i]`, itself among them, are `targets[offsets[i]:offsets[i + 1]]`,
-    ascending.
+    The nodes within the limit of `sources[i]`, including itself, are `targets[offsets[i]:offsets[i + 1]]`, ascending.
     """
 
     sources: Indices
@@ -280,15 +208,12 @@ class NearbyNodes:
     targets: Indices
     """The nodes within the limit, shape (T,)."""
     distances: Floats
-    """Their distances, metres or seconds, shape (T,)."""
+    """Their distances, metres, shape (T,)."""
     previous: Indices
-    """The node before each target on a shortest way from the row's source; -1 at the source itself."""
+    """The node before each target on a shortest route from the row's source; -1 at the source itself."""
 
     def path(self, row: int, target: int) -> Indices:
-        """Return the nodes of a shortest way from a row's source to `target`; empty if it is not within the limit.
-
-        If the table was made with `reverse`, the nodes still start at the source: driving goes the other way.
-        """
+        """Return the nodes of a shortest route from a row's source to `target`; empty if it is beyond the limit."""
         start, stop = self.offsets[row], self.offsets[row + 1]
         within = self.targets[start:stop]
         path: list[int] = []
@@ -302,16 +227,8 @@ class NearbyNodes:
         return np.array(path[::-1], np.int32)
 
 
-def distances_within(
-    graph: RoadGraph,
-    sources: npt.ArrayLike,
-    *,
-    limit: float,
-    weight: Weight = "length",
-    reverse: bool = False,
-    memory_cap_bytes: int = _MEMORY_CAP_BYTES,
-) -> NearbyNodes:
-    """Return every node within `limit` of each source, with its distance and the way there.
+def distances_within(graph: RoadGraph, sources: npt.ArrayLike, *, limit: float) -> NearbyNodes:
+    """Return every node within `limit` metres of each source, with its distance and its route.
 
     Parameters
     ----------
@@ -320,31 +237,27 @@ def distances_within(
     sources
         Node indices; the rows of the table are in their order.
     limit
-        The largest distance, metres or seconds.
-    weight
-        `length` for metres, `time` for seconds at free-flow speed.
-    reverse
-        Take the distances *to* the sources.
-    memory_cap_bytes
-        The largest table to make (16 bytes for each pair of nodes).
+        The largest distance, metres.
 
     Raises
     ------
     ParameterError
-        If the table grows larger than `memory_cap_bytes`.
+        If the table grows larger than a gigabyte.
     """
     rows = check_nodes(graph, sources, "sources")
+    if not limit >= 0:
+        raise ParameterError(f"The limit must be zero or more. Got {limit} instead.")
     blocks: list[tuple[Ints, NearbyNodes]] = []
     pairs = 0
-    for block in distances_within_blocks(graph, rows, limit=limit, weight=weight, reverse=reverse):
+    for block in _nearby_blocks(graph, rows, limit):
         pairs += len(block[1].targets)
-        if pairs * _BYTES_PER_PAIR > memory_cap_bytes:
+        if pairs * _BYTES_PER_PAIR > _MEMORY_CAP_BYTES:
             raise ParameterError(
-                f"The table of nodes within {limit:g} of {len(rows):,} nodes needs more than the cap of "
-                f"{memory_cap_bytes / 1e9:.1f} GB. Take a smaller limit or fewer nodes, work in blocks with "
-                f"distances_within_blocks, or raise memory_cap_bytes."
+                f"The table of nodes within {limit:g} m of {len(rows):,} nodes needs more than the cap of "
+                f"{_MEMORY_CAP_BYTES / 1e9:.1f} GB. Take a smaller limit or fewer nodes."
             )
         blocks.append(block)
+    # Blocks came in the order of space: put their rows back in the order of the sources.
     lengths = np.zeros(len(rows), np.int64)
     for where, block_rows in blocks:
         lengths[where] = np.diff(block_rows.offsets)
@@ -357,60 +270,26 @@ def distances_within(
     return NearbyNodes(rows, offsets, targets, distances, previous)
 
 
-def distances_within_blocks(
-    graph: RoadGraph,
-    sources: npt.ArrayLike,
-    *,
-    limit: float,
-    weight: Weight = "length",
-    reverse: bool = False,
-    block_bytes: int = _BLOCK_BYTES,
-) -> Iterator[tuple[Ints, NearbyNodes]]:
-    """Iterate over the rows of `distances_within`, sources that lie together at a time.
-
-    Parameters
-    ----------
-    graph, sources, limit, weight, reverse
-        As in `distances_within`.
-    block_bytes
-        Memory for one search.
-
-    Returns
-    -------
-    blocks
-        An iterator of (positions in `sources`, their rows). Every position comes once.
-    """
-    rows = check_nodes(graph, sources, "sources")
-    check_limit(limit)
-    matrix = weight_matrix(graph, weight=weight, reverse=reverse)
-    return _nearby_blocks(graph, matrix, rows, limit, block_bytes)
-
-
-def _nearby_blocks(
-    graph: RoadGraph,
-    matrix: csr_array[np.float64, tuple[int, int]],
-    rows: Indices,
-    limit: float,
-    block_bytes: int,
-) -> Iterator[tuple[Ints, NearbyNodes]]:
+def _nearby_blocks(graph: RoadGraph, rows: Indices, limit: float) -> Iterator[tuple[Ints, NearbyNodes]]:
+    """Yield positions in `rows` and the nodes near them, for groups of sources that lie together."""
     if not len(rows):
         return
-    # The leaves of a k-d tree, one after the other, are neighbours in space.
+    matrix = weight_matrix(graph)
+    # A k-d tree lists its points leaf by leaf: neighbours in the list are neighbours in space.
     together = KDTree(np.column_stack([graph.lat[rows], graph.lon[rows]])).indices.astype(np.int64)
     for start in range(0, len(rows), _BLOCK_SOURCES):
         block = together[start : start + _BLOCK_SOURCES]
+        # The subgraph that any source of the block reaches within the limit.
         reach = dijkstra(matrix, indices=np.unique(rows[block]), limit=limit, min_only=True)
         nodes = np.flatnonzero(np.isfinite(reach)).astype(np.int32)
         part = matrix[nodes][:, nodes]
-        size = max(1, block_bytes // (12 * len(nodes)))
+        size = max(1, _BLOCK_BYTES // (12 * len(nodes)))
         for first in range(0, len(block), size):
             where = block[first : first + size]
             yield where, _nearby_in_part(part, nodes, rows[where], limit)
 
 
-def _nearby_in_part(
-    part: csr_array[np.float64, tuple[int, int]], nodes: Indices, sources: Indices, limit: float
-) -> NearbyNodes:
+def _nearby_in_part(part: Matrix, nodes: Indices, sources: Indices, limit: float) -> NearbyNodes:
     """Search on the subgraph of `nodes` (ascending) from some of them."""
     distances, previous = dijkstra(part, indices=np.searchsorted(nodes, sources), limit=limit, return_predecessors=True)
     row, target = np.nonzero(np.isfinite(distances))

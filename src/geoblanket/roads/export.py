@@ -1,4 +1,4 @@
-"""A road graph for other tools and for people: GeoJSON, GeoParquet, and a description in figures."""
+"""Export a road graph as GeoJSON or GeoParquet, and describe it in figures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Part = Literal["edges", "nodes"]
 
 
 def to_geojson(graph: RoadGraph, path: str | Path, *, part: Part = "edges") -> None:
-    """Write the edges (as lines) or the nodes (as points) as GeoJSON, wholly or not at all."""
+    """Write the edges (as lines) or the nodes (as points) as GeoJSON, completely or not at all."""
     features = _edge_features(graph) if part == "edges" else _node_features(graph)
     with atomic_output(path) as temporary, temporary.open("w", encoding="ascii") as file:
         file.write('{"type": "FeatureCollection", "features": [')
@@ -35,7 +35,7 @@ def to_geojson(graph: RoadGraph, path: str | Path, *, part: Part = "edges") -> N
 
 
 def to_geoparquet(graph: RoadGraph, path: str | Path, *, part: Part = "edges") -> None:
-    """Write the edges (as lines) or the nodes (as points) as GeoParquet 1.1, wholly or not at all."""
+    """Write the edges (as lines) or the nodes (as points) as GeoParquet 1.1, completely or not at all."""
     kind: Literal["LineString", "Point"]
     if part == "edges":
         offsets, lat, lon = graph.lines()
@@ -77,7 +77,7 @@ def _node_features(graph: RoadGraph) -> Iterator[tuple[dict[str, Any], dict[str,
 
 @dataclass(frozen=True)
 class RoadsDescription:
-    """What `geoblanket roads info` prints."""
+    """Figures of a road graph, as `geoblanket roads info` prints them."""
 
     nodes: int
     edges: int
@@ -99,7 +99,7 @@ class RoadsDescription:
     identity: str
     """SHA-256 of the whole content."""
     credit: str
-    """Whose data it is; empty where nobody said."""
+    """Whose data it is; empty if unknown."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the description as plain JSON values."""

@@ -1,9 +1,9 @@
 """The road graph: a directed graph of junctions and road pieces in compressed sparse rows.
 
-It says whose data it is: its pictures and reports carry that line. OpenStreetMap's licence asks everybody who shows its
-data to name its contributors. Nobody is asked where a file comes from: what is in OpenStreetMap's formats, in OSMnx's
-GraphML, or in a table whose nodes are named `osmid`, is credited to OpenStreetMap unless the user says otherwise. The
-synthetic city is written in the same formats, and names the program that wrote it.
+A graph has a credit line for its pictures and reports, because OpenStreetMap's licence asks everyone who shows its data
+to name its contributors. Files in OpenStreetMap's formats, in OSMnx's GraphML, and tables whose nodes are named `osmid`
+are credited to OpenStreetMap, unless the user says otherwise. The synthetic city is written in the same formats, and
+is recognised by the program that its file names.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,9 @@ __all__ = [
     "ROAD_CLASSES",
     "SYNTHETIC",
     "SYNTHETIC_PROGRAM",
+    "Edges",
     "LengthModel",
+    "Nodes",
     "RoadGraph",
     "check_credit",
     "credit_of_programs",
@@ -62,13 +64,35 @@ OPENSTREETMAP: Final = "© OpenStreetMap contributors"
 """The words that OpenStreetMap asks for."""
 
 SYNTHETIC: Final = "a synthetic city"
-"""Stands where a credit would: these streets are nowhere."""
+"""The credit of a synthetic city."""
 
 SYNTHETIC_PROGRAM: Final = "geoblanket city"
-"""What an OpenStreetMap file of the synthetic city names as the program that wrote it."""
+"""The program that OpenStreetMap files of the synthetic city name as their writer."""
 
 _LONGEST_CREDIT: Final = 200
-"""Characters of a credit; it must fit into a picture's corner."""
+"""The largest number of characters in a credit, which must fit into a picture's corner."""
+
+
+class Nodes(NamedTuple):
+    """Nodes as columns, shape (N,) each."""
+
+    ids: npt.ArrayLike
+    """The source's own numbers."""
+    lat: npt.ArrayLike
+    """Degrees WGS84."""
+    lon: npt.ArrayLike
+
+
+class Edges(NamedTuple):
+    """Directed edges as columns, shape (E,) each."""
+
+    sources: npt.ArrayLike
+    """Positions among the nodes."""
+    targets: npt.ArrayLike
+    length_m: npt.ArrayLike
+    speed_m_s: npt.ArrayLike
+    road_class: npt.ArrayLike
+    """Index of the class in `ROAD_CLASSES`."""
 
 
 @checked
@@ -113,21 +137,15 @@ class RoadGraph:
     length_model: LengthModel
     """How `length_m` was measured."""
     credit: str = ""
-    """Whose data it is, for the corner of a picture; not part of what the graph is (`identity`)."""
+    """Whose data it is, for pictures and reports; not part of `identity`."""
 
     @classmethod
     @checked
     def from_edges(
         cls,
+        nodes: Nodes,
+        edges: Edges,
         *,
-        node_ids: npt.ArrayLike,
-        lat: npt.ArrayLike,
-        lon: npt.ArrayLike,
-        sources: npt.ArrayLike,
-        targets: npt.ArrayLike,
-        length_m: npt.ArrayLike,
-        speed_m_s: npt.ArrayLike,
-        road_class: npt.ArrayLike,
         length_model: LengthModel,
         shapes: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike] | None = None,
         credit: str = "",
@@ -136,32 +154,32 @@ class RoadGraph:
 
         Parameters
         ----------
-        sources, targets
-            Indices into `node_ids`.
+        nodes, edges
+            Their columns, in any order of the edges.
         shapes
             Inner geometry points as (offsets of shape (E + 1,), latitudes, longitudes), in the order of the
             edges given here; None for straight edges.
         credit
             Whose data it is.
         """
-        node_count = len(np.asarray(node_ids))
-        source = np.asarray(sources, np.int64)
-        target = np.asarray(targets, np.int64)
-        length = np.asarray(length_m, np.float64)
+        node_count = len(np.asarray(nodes.ids))
+        source = np.asarray(edges.sources, np.int64)
+        target = np.asarray(edges.targets, np.int64)
+        length = np.asarray(edges.length_m, np.float64)
         order = np.lexsort((length, target, source))
         if shapes is None:
             shapes = (np.zeros(len(source) + 1, np.int64), np.empty(0), np.empty(0))
         shape_offsets = np.asarray(shapes[0], np.int64)
         new_offsets, taken = reorder_ragged(shape_offsets, order)
         return cls(
-            node_ids=np.asarray(node_ids, np.int64),
-            lat=np.asarray(lat, np.float64),
-            lon=np.asarray(lon, np.float64),
+            node_ids=np.asarray(nodes.ids, np.int64),
+            lat=np.asarray(nodes.lat, np.float64),
+            lon=np.asarray(nodes.lon, np.float64),
             offsets=np.concatenate([[0], np.cumsum(np.bincount(source, minlength=node_count))]).astype(np.int64),
             targets=target[order].astype(np.int32),
             length_m=length[order],
-            speed_m_s=np.asarray(speed_m_s, np.float64)[order],
-            road_class=np.asarray(road_class, np.uint8)[order],
+            speed_m_s=np.asarray(edges.speed_m_s, np.float64)[order],
+            road_class=np.asarray(edges.road_class, np.uint8)[order],
             shape_offsets=new_offsets,
             shape_lat=np.asarray(shapes[1], np.float64)[taken],
             shape_lon=np.asarray(shapes[2], np.float64)[taken],
@@ -214,14 +232,14 @@ class RoadGraph:
         edges = np.flatnonzero(keep_edges)
         shape_offsets, taken = reorder_ragged(self.shape_offsets, edges)
         return RoadGraph.from_edges(
-            node_ids=self.node_ids[keep_nodes],
-            lat=self.lat[keep_nodes],
-            lon=self.lon[keep_nodes],
-            sources=new_index[self.sources[edges]],
-            targets=new_index[self.targets[edges]],
-            length_m=self.length_m[edges],
-            speed_m_s=self.speed_m_s[edges],
-            road_class=self.road_class[edges],
+            Nodes(ids=self.node_ids[keep_nodes], lat=self.lat[keep_nodes], lon=self.lon[keep_nodes]),
+            Edges(
+                sources=new_index[self.sources[edges]],
+                targets=new_index[self.targets[edges]],
+                length_m=self.length_m[edges],
+                speed_m_s=self.speed_m_s[edges],
+                road_class=self.road_class[edges],
+            ),
             length_model=self.length_model,
             shapes=(shape_offsets, self.shape_lat[taken], self.shape_lon[taken]),
             credit=self.credit,
@@ -251,8 +269,8 @@ class RoadGraph:
         )
 
     def save(self, path: str | Path) -> None:
-        """Write the graph to one file, wholly or not at all; the same graph gives the same bytes."""
-        # A graph without a credit is written as before there were any, and files of that time still open.
+        """Write the graph to one file, completely or not at all; the same graph gives the same bytes."""
+        # Without a credit the field is left out, as in files of earlier versions, which still open.
         credit = {"credit": self.credit} if self.credit else {}
         write_arrays(path, magic=_MAGIC, fields={"length_model": self.length_model, **credit}, arrays=self._arrays())
 
@@ -261,19 +279,13 @@ class RoadGraph:
     def load(cls, path: str | Path) -> RoadGraph:
         """Read a graph written by `save`, in milliseconds for a city."""
         values, arrays = read_arrays(path, magic=_MAGIC, kind="a road graph")
-        try:
-            if set(values) - {"credit"} != {"length_model"} or set(arrays) != set(_DTYPES):
-                raise ValueError("parts")
-            parts: dict[str, Any] = {**arrays, **values}
-            graph = cls(**parts)
-            graph._check()
-        except ValueError as error:
+        dtypes = {name: array.dtype.str for name, array in arrays.items()}
+        if values.keys() - {"credit"} != {"length_model"} or dtypes != _DTYPES:
             raise InputError(
-                "is not a road graph written by geoblanket: its parts do not fit together",
-                path=path,
-                hint="Import the roads again",
-            ) from error
-        return graph
+                "is not a road graph of this version of geoblanket", path=path, hint="Import the roads again"
+            )
+        parts: dict[str, Any] = {**arrays, **values}
+        return cls(**parts)
 
     def to_networkx(self) -> nx.MultiDiGraph:
         """Return the graph as a NetworkX MultiDiGraph in the conventions of OSMnx (extra `networkx`).
@@ -322,7 +334,7 @@ class RoadGraph:
         return np.bincount(np.append(self.sources[roads], self.targets[roads]), minlength=self.node_count)
 
     def _keys_of_parallel_edges(self) -> Ints:
-        """Count the edges between the same two nodes from 0; they are neighbours in the graph."""
+        """Return numbers from 0 for the edges between the same two nodes, which are consecutive in the graph."""
         starts_pair = np.ones(self.edge_count, bool)
         starts_pair[1:] = (np.diff(self.sources) != 0) | (np.diff(self.targets) != 0)
         edges = np.arange(self.edge_count)
@@ -331,32 +343,6 @@ class RoadGraph:
 
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:
         return {name: getattr(self, name) for name in _DTYPES}
-
-    def _check(self) -> None:
-        """Raise ValueError unless the arrays fit together, so that no index can point outside."""
-        if any(array.ndim != 1 or array.dtype != _DTYPES[name] for name, array in self._arrays().items()):
-            raise ValueError("types")
-        nodes, edges, inner = len(self.node_ids), len(self.targets), len(self.shape_lat)
-        sizes_fit = (
-            len(self.lat) == len(self.lon) == nodes
-            and len(self.length_m) == len(self.speed_m_s) == len(self.road_class) == edges
-            and len(self.shape_lon) == inner
-        )
-        if not sizes_fit or self.length_model not in ("sphere", "given"):
-            raise ValueError("sizes")
-        if not is_credit(self.credit):
-            raise ValueError("credit")
-        if not _is_partition(self.offsets, nodes, edges) or not _is_partition(self.shape_offsets, edges, inner):
-            raise ValueError("offsets")
-        if edges and not (self.targets.min() >= 0 and self.targets.max() < nodes):
-            raise ValueError("targets")
-        if edges and self.road_class.max() >= len(ROAD_CLASSES):
-            raise ValueError("road_class")
-        measured = (self.lat, self.lon, self.shape_lat, self.shape_lon, self.length_m, self.speed_m_s)
-        if not all(np.isfinite(values).all() for values in measured):
-            raise ValueError("numbers")
-        if edges and not (self.length_m.min() >= 0 and self.speed_m_s.min() > 0):
-            raise ValueError("lengths and speeds")
 
     def plot(self, *, ax: Axes | None = None) -> Axes:
         """Draw the roads by class, with a scale bar and the credit (extra `city`).
@@ -395,7 +381,7 @@ def whole_lines(
     targets: npt.NDArray[np.integer[Any]],
     shapes: tuple[Ints, Floats, Floats],
 ) -> tuple[Ints, Floats, Floats]:
-    """Put the end nodes of edges around their inner points: offsets, latitudes and longitudes, degrees."""
+    """Return whole lines, with the end nodes around the inner points: offsets, latitudes and longitudes, degrees."""
     shape_offsets, shape_lat, shape_lon = shapes
     offsets = shape_offsets + 2 * np.arange(len(shape_offsets))
     first, last = offsets[:-1], offsets[1:] - 1
@@ -407,14 +393,8 @@ def whole_lines(
     return offsets, line_lat, line_lon
 
 
-def _is_partition(offsets: Ints, parts: int, total: int) -> bool:
-    return (
-        len(offsets) == parts + 1 and offsets[0] == 0 and offsets[-1] == total and bool((np.diff(offsets) >= 0).all())
-    )
-
-
 def reorder_ragged(offsets: Ints, order: Positions | Sequence[int]) -> tuple[Ints, Ints]:
-    """Return the offsets of the rows taken in `order`, and the indices of the values they hold."""
+    """Return the offsets of the rows taken in `order`, and the indices of their values."""
     lengths = np.diff(offsets)[order]
     new_offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     starts = offsets[:-1][order]
@@ -427,11 +407,6 @@ def credit_of_programs(programs: set[str]) -> str:
     return SYNTHETIC if programs == {SYNTHETIC_PROGRAM} else OPENSTREETMAP
 
 
-def is_credit(value: object) -> bool:
-    """Return whether a value is one line of text that fits into a picture's corner."""
-    return isinstance(value, str) and len(value) <= _LONGEST_CREDIT and value.isprintable()
-
-
 def check_credit(value: str) -> str:
     """Return a credit that the user gave.
 
@@ -440,7 +415,7 @@ def check_credit(value: str) -> str:
     ParameterError
         If it is not one line of at most 200 characters.
     """
-    if not is_credit(value):
+    if len(value) > _LONGEST_CREDIT or not value.isprintable():
         raise ParameterError(
             f"The credit must be one line of at most {_LONGEST_CREDIT} printable characters. "
             "Shorten it, or give '' for none."

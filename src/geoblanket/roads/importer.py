@@ -1,4 +1,4 @@
-"""Road files of any known kind to one road graph, with an account of everything that was left out."""
+"""Import road files of any known kind as one road graph, with counts of everything that was left out."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from geoblanket._files import found_in_words, kind_of_file
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.roads._reading import RoadsRead
 from geoblanket.roads.graph import LengthModel, RoadGraph, check_credit
-from geoblanket.roads.simplification import contract, largest_part
+from geoblanket.roads.simplification import contract, in_largest_part
 
 __all__ = ["RoadsSource", "RoadsSummary", "import_roads"]
 
@@ -29,7 +29,7 @@ _SNIFFED_BYTES = 4096
 
 @dataclass(frozen=True)
 class RoadsSummary:
-    """What an import of roads read, left out, assumed and made."""
+    """Counts of an import of roads: what it read, left out, assumed and made."""
 
     source: RoadsSource
     nodes: int
@@ -38,13 +38,13 @@ class RoadsSummary:
     """Length of all directed edges together."""
     length_model: LengthModel
     read: dict[str, int]
-    """What the files held."""
+    """Contents of the files."""
     dropped: dict[str, float]
     """What was left out, by reason; `*_km` are kilometres, the others counts."""
     assumed: dict[str, int]
-    """Where a default stands for what the files did not say."""
+    """Where the files lack a value, and a default is used."""
     contracted_nodes: int
-    """Nodes where a road only bends: now part of an edge's shape."""
+    """Nodes where a road only bends, which are now part of an edge's shape."""
     credit: str
     """Whose data it is."""
 
@@ -71,12 +71,12 @@ def import_roads(
     ----------
     files
         A file or a list of files: OpenStreetMap PBF or XML (one or several extracts), or a table of nodes and a table
-        of edges (CSV), or one GraphML file saved by OSMnx; XML, GraphML and CSV also compressed.
+        of edges (CSV), or one GraphML file saved by OSMnx. XML, GraphML and CSV may be compressed.
     keep_all
         Keep the whole network, not only its largest strongly connected part.
     credit
-        Whose data it is, for the pictures and reports that show it (`RoadGraph.credit`). By default OpenStreetMap's
-        contributors, for its formats, for GraphML and for tables whose nodes are named `osmid`; else nobody.
+        Whose data it is, for pictures and reports (`RoadGraph.credit`). By default OpenStreetMap's contributors, for
+        its formats, for GraphML and for tables whose nodes are named `osmid`; otherwise none.
     progress
         Called while reading.
 
@@ -84,7 +84,7 @@ def import_roads(
     -------
     graph, summary
         OpenStreetMap's nodes are contracted to junctions and ends. Self-loops are dropped: they are on no shortest
-        path. Edges that repeat another one's ends and length are dropped; edges with the same ends and different
+        path. Of edges with the same ends and the same length only one is kept. Edges with the same ends and different
         lengths are different roads, and stay.
 
     Examples
@@ -100,28 +100,28 @@ def import_roads(
     paths = [Path(file) for file in ([files] if isinstance(files, str | Path) else files)]
     source, roads = _read(paths, progress)
     progress("Building the graph", 0, None)
-    # Tables and GraphML come contracted, and their nodes are the ones that their users know.
+    # Tables and GraphML come contracted, and their users know their nodes.
     simplify = contract if source == "OpenStreetMap" else _as_it_is
     unique, repeated = _without_loops_and_duplicates(roads.graph)
     graph = simplify(unique)
     contracted = unique.node_count - graph.node_count
     unconnected: dict[str, float] = {}
     if not keep_all:
-        part = largest_part(graph)
-        # Where a dropped road joined, a junction may have become a bend.
-        graph = simplify(part.graph)
-        contracted += part.graph.node_count - graph.node_count
+        part = graph.keep_nodes(in_largest_part(graph))
         unconnected = {
-            "unconnected_nodes": part.dropped_nodes,
-            "unconnected_edges": part.dropped_edges,
-            "unconnected_km": round(part.dropped_km, 3),
+            "unconnected_nodes": graph.node_count - part.node_count,
+            "unconnected_edges": graph.edge_count - part.edge_count,
+            "unconnected_km": round((float(graph.length_m.sum()) - float(part.length_m.sum())) / 1000, 3),
         }
+        # Where a dropped road joined, a junction may have become a bend.
+        graph = simplify(part)
+        contracted += part.node_count - graph.node_count
     progress("Building the graph", 1, 1)
     if not graph.edge_count:
         raise InputError(
             "has no two places connected in both directions",
             path=paths[0],
-            hint="Give a larger network, or keep all of it (keep_all, --keep-all)",
+            hint="Give a larger network, or keep all of it (--set keep_all=true)",
         )
     if credit is not None:
         graph = replace(graph, credit=credit)
@@ -189,7 +189,7 @@ def _kind_of(path: Path) -> str:
 
 
 def _first_bytes(path: Path) -> tuple[bytes, str]:
-    """Return the first bytes of the file's content, and how it is packed ("", ".gz", ".bz2")."""
+    """Return the first unpacked bytes of a file, and how it is packed ("", ".gz", ".bz2")."""
     try:
         with path.open("rb") as file:
             magic = file.read(3)

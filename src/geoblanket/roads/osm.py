@@ -1,4 +1,4 @@
-"""OpenStreetMap files (PBF and XML) to a road graph whose nodes are still all those of the ways."""
+"""Read OpenStreetMap files (PBF and XML) into a road graph with all nodes of the ways."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from geoblanket._geodesy import haversine_m
 from geoblanket._untrusted import run_within, seconds_allowed, too_slow
 from geoblanket.errors import InputError
 from geoblanket.roads._reading import KMH_TO_M_S, Counts, RoadsRead, check_pbf, check_xml, class_speeds_kmh
-from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph, credit_of_programs
+from geoblanket.roads.graph import ROAD_CLASSES, Edges, Nodes, RoadGraph, credit_of_programs
 from geoblanket.roads.tags import NO_THROUGH_SERVICES, direction, may_drive, way_speeds
 
 __all__ = ["OsmFile", "read_osm"]
@@ -48,7 +48,7 @@ class OsmFile(NamedTuple):
 
 @dataclass
 class _Ways:
-    """Ways as flat columns: one entry a way, and one entry a node reference."""
+    """Ways as flat columns: one entry for each way, or for each node reference."""
 
     nodes: array[int] = field(default_factory=lambda: array("q"))
     x: array[int] = field(default_factory=lambda: array("q"))
@@ -91,7 +91,7 @@ def read_osm(files: Sequence[OsmFile], *, progress: Progress = silent) -> RoadsR
 
 
 def _read_osm(files: Sequence[OsmFile], progress: Progress) -> RoadsRead:
-    # Locations first, ways second: so it does not matter which of them comes first in the file.
+    # Two passes, first locations and then ways, so that their order in the file does not matter.
     index = osmium.index.create_map("flex_mem")
     locations = osmium.NodeLocationsForWays(index)
     locations.ignore_errors()
@@ -143,7 +143,7 @@ def _read_ways(
 
 
 def _road_ways(file: OsmFile, locations: osmium.NodeLocationsForWays) -> Iterator[osmium.osm.Way]:
-    # The filter must have a name of its own: the iterator does not keep it alive, and libosmium would crash.
+    # The filter needs its own name: the iterator does not keep it alive, and libosmium would crash.
     is_road = TagFilter(*[("highway", name) for name in ROAD_CLASSES])
     with file.open(WAY) as reader:
         for way in osmium.OsmFileIterator(reader, locations, is_road):
@@ -166,7 +166,7 @@ def _refusing_bad_data(file: OsmFile) -> Iterator[None]:
     try:
         yield
     except (RuntimeError, ValueError, OSError, MemoryError, osmium.InvalidLocationError) as error:
-        # What follows the colon may be a coordinate.
+        # The text after the colon may be a coordinate, which no message may repeat.
         reason = str(error).partition(": '")[0]
         raise InputError(
             f"cannot be read as OpenStreetMap data ({reason})",
@@ -177,6 +177,7 @@ def _refusing_bad_data(file: OsmFile) -> Iterator[None]:
 
 def _graph_of_ways(ways: _Ways, counts: Counts, *, path: Path, credit: str) -> RoadGraph:
     """Cut the ways into their straight pieces, and make an edge of each direction that is open."""
+    # Pieces: two consecutive nodes of one way, both with a location.
     refs, x, y = np.asarray(ways.nodes), np.asarray(ways.x), np.asarray(ways.y)
     way = np.repeat(np.arange(len(ways.sizes)), ways.sizes)
     has_place = (np.abs(x) <= 180 * _UNITS_PER_DEGREE) & (np.abs(y) <= 90 * _UNITS_PER_DEGREE)
@@ -193,6 +194,7 @@ def _graph_of_ways(ways: _Ways, counts: Counts, *, path: Path, credit: str) -> R
     counts.dropped["repeated_nodes"] += int(repeated.sum())
     counts.dropped["ways_without_length"] += len(ways.sizes) - len(np.unique(way[pieces]))
 
+    # Number the nodes in the order of their ids, each with its first location.
     ends = np.stack([pieces, pieces + 1])
     node_ids, first, nodes = np.unique(refs[ends], return_index=True, return_inverse=True)
     lat, lon = y[ends.flat[first]] / _UNITS_PER_DEGREE, x[ends.flat[first]] / _UNITS_PER_DEGREE
@@ -201,14 +203,15 @@ def _graph_of_ways(ways: _Ways, counts: Counts, *, path: Path, credit: str) -> R
     counts.dropped["duplicate_pieces"] += edges.duplicates
     counts.assumed["ways_with_speed_of_class"] += int(np.isnan(ways.forward_kmh).sum())
     return RoadGraph.from_edges(
-        node_ids=node_ids,
-        lat=lat,
-        lon=lon,
-        sources=edges.sources,
-        targets=edges.targets,
-        length_m=haversine_m(lat[edges.sources], lon[edges.sources], lat[edges.targets], lon[edges.targets]),
-        speed_m_s=np.where(np.isnan(edges.speed_kmh), class_speeds_kmh(edges.road_class), edges.speed_kmh) * KMH_TO_M_S,
-        road_class=edges.road_class,
+        Nodes(ids=node_ids, lat=lat, lon=lon),
+        Edges(
+            sources=edges.sources,
+            targets=edges.targets,
+            length_m=haversine_m(lat[edges.sources], lon[edges.sources], lat[edges.targets], lon[edges.targets]),
+            speed_m_s=np.where(np.isnan(edges.speed_kmh), class_speeds_kmh(edges.road_class), edges.speed_kmh)
+            * KMH_TO_M_S,
+            road_class=edges.road_class,
+        ),
         length_model="sphere",
         credit=credit,
     )
@@ -232,7 +235,7 @@ def _directed_edges(ways: _Ways, way: Ints, start: Ints, end: Ints) -> _Edges:
     speed_kmh = np.concatenate(
         [np.asarray(ways.forward_kmh)[way[forward]], np.asarray(ways.backward_kmh)[way[backward]]]
     )
-    # Ways that run over each other give the same straight piece twice: the more important class stays.
+    # Ways that share a stretch give the same straight piece twice: the more important class stays.
     order = np.lexsort((road_class, targets, sources))
     is_first = np.ones(len(order), bool)
     is_first[1:] = (np.diff(sources[order]) != 0) | (np.diff(targets[order]) != 0)

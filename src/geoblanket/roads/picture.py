@@ -1,4 +1,4 @@
-"""Pictures of roads (classes by width and colour, to draw other things upon), places and zones (areas of colour)."""
+"""Pictures of roads (by class, also as a background), places, and zones (bands of colour along the roads)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from matplotlib.collections import LineCollection
 from matplotlib.colors import LogNorm, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from scipy.ndimage import distance_transform_edt
 
-from geoblanket._arrays import Bools, Floats, Indices, Ints
+from geoblanket._arrays import Floats, Indices, Ints
 from geoblanket._display import counted
 from geoblanket._geodesy import EARTH_RADIUS_M
 from geoblanket._picture import axes_or_new, new_figure
@@ -42,10 +41,8 @@ __all__ = [
 
 _PALETTE = ("#8ecae6", "#f4b183", "#a3c78b", "#e5a3a6", "#bda9dc", "#f7d98b", "#7fbfb2", "#d9b08c")
 _ROAD_COLOUR = "#4a505c"
-_PIXELS = 1200
-"""Pixels of the coloured areas along the longer side."""
-_REACH_PIXELS = 14
-"""How far beside a road the colour goes."""
+_BAND_PT = 11.0
+"""Width of the coloured band beneath a road."""
 
 
 class _Style(NamedTuple):
@@ -66,7 +63,7 @@ _OTHER = _Style(0.5, "#c3c7cd")
 _BACKGROUND = "#fbfaf7"
 _INK = "#3c4048"
 _QUIET = "#d5d7db"
-"""Of roads beneath something else."""
+"""Colour of roads beneath something else."""
 _DOT = "#2f4b9b"
 _LONG_SIDE_IN = 7.0
 
@@ -227,21 +224,21 @@ def plot_places(places: Places, *, ax: Axes | None, roads: RoadGraph | None) -> 
 
 
 def dot_size(count: int) -> float:
-    """Return the area of a place's dot in square points, so that many still leave the map to be seen."""
+    """Return the area of a place's dot in square points; smaller for many places, so that the map stays visible."""
     return float(np.clip(3000 / max(count, 1), 1.5, 10))
 
 
 def draw_heat(
     axes: Axes, lat: Floats, lon: Floats, value: npt.NDArray[np.number[Any]], *, label: str, limits: tuple[float, float]
 ) -> None:
-    """Draw a dot for each place, darker and larger the larger its value is, with a bar that tells what it means.
+    """Draw a dot for each place, darker and larger for larger values, with a colour bar.
 
     Parameters
     ----------
     lat, lon, value
-        Of places in order of their values, which are positive, shape (n,).
+        Places in ascending order of their values, which are positive, shape (n,).
     limits
-        The least and the largest value that is told apart.
+        The values at both ends of the colour bar.
     """
     share = np.clip(np.log(value / limits[0]) / np.log(limits[1] / limits[0]), 0, 1)
     dots = axes.scatter(
@@ -256,7 +253,7 @@ def draw_heat(
 
 
 def draw_credit(axes: Axes, graph: RoadGraph, *, caption: str | None = None) -> None:
-    """Write whose data a graph is in the lower right corner, after a caption if there is one."""
+    """Write the credit of a graph in the lower right corner, after a caption if there is one."""
     words = " · ".join(filter(None, (caption, graph.credit)))
     # A dollar sign would start a formula.
     axes.text(
@@ -287,32 +284,29 @@ def plot_zones(zones: Zones, graph: RoadGraph, places: Places, *, ax: Axes | Non
 
 
 def draw_zones(axes: Axes, graph: RoadGraph, places: Places, zones: Zones) -> None:
-    """Colour what lies beside the roads by the zone of its nearest place, below the roads (z-order 0).
+    """Draw a broad band in the colour of the zone beneath each road (z-order 0).
 
     Parameters
     ----------
     axes
         Axes in longitude and latitude whose limits are set, as `draw_roads` leaves them.
     """
-    (west, east), (south, north) = axes.get_xlim(), axes.get_ylim()
-    shrink = np.cos(np.radians((south + north) / 2))
-    long_side = max(north - south, (east - west) * shrink)
-    rows = round(_PIXELS * (north - south) / long_side)
-    columns = round(_PIXELS * (east - west) * shrink / long_side)
-    lat = np.clip(_middles(south, north, rows), -90, 90)
-    lon = (_middles(west, east, columns) + 180) % 360 - 180
-    pixel = (north - south) / rows, (east - west) / columns
-    road = _road_pixels(graph, south=south, west=west, pixel=pixel, shape=(rows, columns))
-    row, column = np.nonzero(distance_transform_edt(~road) <= _REACH_PIXELS)
-    zone = np.full((rows, columns), -1)
-    zone[row, column] = zones.zone[places.nearest(lat[row], lon[column])[0]]
-    meeting, border = _borders(zone)
-    numbers = colour_numbers(len(zones), np.concatenate([zones.neighbours, meeting]))
-    image = np.zeros((rows, columns, 4))
-    image[..., :3] = np.array([_colour(number) for number in numbers])[zone]
-    image[..., 3] = zone >= 0
-    image[border] = 1.0
-    axes.imshow(image, extent=(west, east, south, north), origin="lower", aspect=axes.get_aspect(), zorder=0)
+    offsets, lat, lon = graph.lines()
+    points = np.column_stack([lon, lat])
+    start = np.delete(np.arange(len(points)), offsets[1:] - 1)
+    # Roads cross from zone to zone, so each straight piece is cut in quarters that have the zone of their middle.
+    cuts = np.linspace(points[start], points[start + 1], 5)
+    bands = np.stack([cuts[:-1], cuts[1:]], axis=2).reshape(-1, 2, 2)
+    middle_lon, middle_lat = bands.mean(axis=1).T
+    zone = zones.zone[places.nearest(middle_lat, middle_lon)[0]]
+    colours = np.array([_colour(number) for number in colour_numbers(len(zones), zones.neighbours)])
+    inside = zone >= 0
+    axes.add_collection(
+        LineCollection(
+            list(bands[inside]), colors=colours[zone[inside]], linewidths=_BAND_PT, capstyle="round", zorder=0
+        ),
+        autolim=False,
+    )
 
 
 def colour_numbers(count: int, neighbours: Indices) -> Ints:
@@ -346,42 +340,3 @@ def _colour(number: int) -> tuple[float, float, float]:
     if number < len(_PALETTE):
         return to_rgb(_PALETTE[number])
     return colorsys.hls_to_rgb(number * 0.618 % 1, 0.72, 0.5)
-
-
-def _middles(start: float, stop: float, count: int) -> Floats:
-    """Return the middles of `count` equal intervals."""
-    return start + (np.arange(count) + 0.5) * (stop - start) / count
-
-
-def _road_pixels(
-    graph: RoadGraph, *, south: float, west: float, pixel: tuple[float, float], shape: tuple[int, int]
-) -> Bools:
-    """Return which pixels of an image a road passes; a pixel is so many degrees of latitude and longitude."""
-    offsets, lat, lon = graph.lines()
-    row, column = (lat - south) / pixel[0], (lon - west) / pixel[1]
-    start = np.delete(np.arange(len(lat)), offsets[1:] - 1)
-    down, right = row[start + 1] - row[start], column[start + 1] - column[start]
-    steps = np.ceil(np.maximum(np.abs(down), np.abs(right))).astype(np.int64) + 1
-    segment = np.repeat(np.arange(len(start)), steps)
-    share = (np.arange(len(segment)) - np.repeat(np.cumsum(steps) - steps, steps)) / np.repeat(steps, steps)
-    road = np.zeros(shape, dtype=bool)
-    at_row = (row[start][segment] + share * down[segment]).astype(np.int64)
-    at_column = (column[start][segment] + share * right[segment]).astype(np.int64)
-    inside = (at_row >= 0) & (at_row < shape[0]) & (at_column >= 0) & (at_column < shape[1])
-    road[at_row[inside], at_column[inside]] = True
-    return road
-
-
-def _borders(zone: Ints) -> tuple[Indices, Bools]:
-    """Return the pairs of zones that meet in the image, and the pixels on one side of where they do."""
-    border = np.zeros(zone.shape, dtype=bool)
-    pairs = []
-    for here, there in (
-        ((slice(None), slice(-1)), (slice(None), slice(1, None))),
-        ((slice(-1), slice(None)), (slice(1, None), slice(None))),
-    ):
-        zone_here, zone_there = zone[here], zone[there]
-        meet = (zone_here != zone_there) & (zone_here >= 0) & (zone_there >= 0)
-        border[here] |= meet
-        pairs.append(np.column_stack([zone_here[meet], zone_there[meet]]))
-    return np.unique(np.concatenate(pairs), axis=0).astype(np.int32), border

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Places", "choose_places"]
 
 _SAME_DISTANCE = 1e-6 / EARTH_RADIUS_M
-"""Distances that differ by less (a micrometre) count as equal: sines and cosines differ between platforms by less than
-a thousandth of it, so that the same point has the same place everywhere."""
+"""Distances that differ by less (a micrometre) count as equal. Sines differ between platforms by less than a thousandth
+of it, so a point has the same nearest place on every platform."""
 _POINTS_AT_A_TIME = 1 << 16
 _RADIUS_PRECISION_M = 0.1
 
@@ -35,7 +35,7 @@ _RADIUS_PRECISION_M = 0.1
 @checked
 @dataclass(frozen=True, eq=False)
 class Places:
-    """Some nodes of a road graph, with search for the nearest one. Made by `choose_places`.
+    """Some nodes of a road graph, with a search for the nearest place. Made by `choose_places`.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class Places:
     lon: Floats
     """Longitude of each place, degrees WGS84, shape (P,)."""
     spacing_m: float
-    """The smallest distance between two places, metres; 0: every node is a place."""
+    """The least distance between two places, metres; 0: every node is a place."""
     roads_identity: str
     """The identity of the road graph."""
 
@@ -67,11 +67,11 @@ class Places:
 
     @cached_property
     def coordinates_e7(self) -> Indices:
-        """Latitude and longitude of each place as a bundle holds them, in 1e-7 degrees, shape (P, 2)."""
+        """Latitude and longitude of each place in 1e-7 degrees, as in bundles, shape (P, 2)."""
         return np.rint(np.column_stack([self.lat, self.lon]) * 1e7).astype(np.int32)
 
     def nearest(self, lat: npt.ArrayLike, lon: npt.ArrayLike) -> tuple[Indices, Floats]:
-        """Return the nearest place of each point by great-circle distance; of equally near ones, the first.
+        """Return the nearest place of each point by great-circle distance; the first of equally near places.
 
         Parameters
         ----------
@@ -81,7 +81,7 @@ class Places:
         Returns
         -------
         place, distance_m
-            Index of the place, and how far it is in metres (right to a micrometre), in the shape of the points.
+            Index of the place, and its distance in metres (exact to a micrometre), in the shape of the points.
 
         Raises
         ------
@@ -99,8 +99,8 @@ class Places:
     def snapping_radius_m(self, graph: RoadGraph) -> float:
         """Return a radius within which every point of every road has its nearest place, metres.
 
-        The farthest point is searched along the roads' lines, not only at their nodes and bends: the middle of a long
-        straight road may be far from both ends. The radius is larger than its distance by at most 0.1 m.
+        The farthest point is searched along the roads' lines, not only at nodes and bends: the middle of a long
+        straight road may be far from both ends. The radius exceeds the largest distance by at most 0.1 m.
         """
         self._check_graph(graph)
         offsets, lat, lon = graph.lines()
@@ -111,7 +111,8 @@ class Places:
         farthest = float(self._distance_m(unit_vectors(graph.lat, graph.lon)).max())
         while True:
             farthest = max(farthest, float(near_one.max(initial=0.0)), float(near_other.max(initial=0.0)))
-            # Over a metre of road, the distance to the nearest place changes by a metre at most.
+            # Branch and bound. Along a metre of road the distance to the nearest place changes by at most a metre, so
+            # a segment is done once it cannot hold a point beyond the farthest one so far; others are halved.
             length = _chord_to_metres(np.linalg.norm(one - other, axis=1))
             open_ = (near_one + near_other + length) / 2 > farthest + _RADIUS_PRECISION_M
             if not open_.any():
@@ -124,22 +125,12 @@ class Places:
             near_one = np.concatenate([near_one, near_middle])
             near_other = np.concatenate([near_middle, near_other])
 
-    def snapping_quantiles_m(
-        self, lat: npt.ArrayLike, lon: npt.ArrayLike, *, quantiles: npt.ArrayLike = (0.5, 0.95, 0.99, 1.0)
-    ) -> Floats:
-        """Return quantiles of the distance from some points (degrees) to their nearest places, metres."""
-        _, distance_m = self.nearest(lat, lon)
-        if not distance_m.size:
-            raise InputError("there are no points, so their distances to places have no quantiles")
-        result: Floats = np.quantile(distance_m, np.asarray(quantiles, np.float64))
-        return result
-
     @cached_property
     def _tree(self) -> KDTree:
         return KDTree(unit_vectors(self.lat, self.lon))
 
     def _nearest(self, points: Floats) -> tuple[Indices, Floats]:
-        """Return the nearest place of each unit vector, and the straight line to it on the unit sphere."""
+        """Return the nearest place of each unit vector, and the chord to it on the unit sphere."""
         chords, found = (np.asarray(part) for part in self._tree.query(points, k=2))
         place, chord = found[:, 0].astype(np.int32), chords[:, 0]
         tied = np.flatnonzero(chords[:, 1] - chord <= _SAME_DISTANCE)
@@ -163,7 +154,7 @@ class Places:
         ax
             Axes of Matplotlib to draw on; None: those of a new figure.
         roads
-            Drawn beneath them.
+            Drawn beneath the places.
         """
         axes: Axes = companion("geoblanket.roads.picture", "Places.plot").plot_places(self, ax=ax, roads=roads)
         return axes
@@ -181,9 +172,9 @@ class Places:
 def choose_places(graph: RoadGraph, *, spacing_m: float = 0.0) -> Places:
     """Choose the places of a road graph.
 
-    Thinning goes through the nodes and keeps each one that is not too near to a node already kept. Nodes on more
+    Thinning goes through the nodes, and keeps each node that is not too near to a node already kept. Nodes on more
     important roads come first (a link counts as its road), then nodes where more roads meet, then lower node numbers.
-    So the choice does not depend on the order of the nodes, no two places are nearer than the spacing (to a
+    So the choice does not depend on the order of the nodes. No two places are nearer than the spacing (to a
     micrometre), and every node is nearer than the spacing to a place.
 
     Parameters
@@ -191,7 +182,7 @@ def choose_places(graph: RoadGraph, *, spacing_m: float = 0.0) -> Places:
     graph
         The roads.
     spacing_m
-        The smallest great-circle distance between two places, metres; 0 takes every node.
+        The least great-circle distance between two places, metres; 0 takes every node.
 
     Examples
     --------
@@ -250,6 +241,6 @@ def _check_points(lat: Floats, lon: Floats) -> None:
 
 
 def _chord_to_metres(chord: Floats) -> Floats:
-    """Return the great-circle distance, metres, of points so far apart in a straight line on the unit sphere."""
+    """Return great-circle distances, metres, for chords on the unit sphere."""
     metres: Floats = 2 * EARTH_RADIUS_M * np.arcsin(np.minimum(chord / 2, 1.0))
     return metres

@@ -22,7 +22,8 @@ __all__ = ["PORTO_REGIONS", "ROME_REGIONS", "RegionGrid"]
 class RegionGrid:
     """Equal cells in degrees over a box, numbered row by row from the south-west corner.
 
-    A cell holds its southern and western edge; the box's northern and eastern edge belong to the last row and column.
+    A cell includes its southern and western edge; the box's northern and eastern edge belong to the last row and
+    column.
     """
 
     south: float
@@ -52,20 +53,17 @@ class RegionGrid:
         return self.rows * self.columns
 
     def region(self, lat: npt.ArrayLike, lon: npt.ArrayLike) -> Indices:
-        """Return the region of each point (degrees), -1 outside the box; also for points that are not a number."""
+        """Return the region of each point (degrees); -1 for points outside the box or not a number."""
         row = _cell(self._row_edges, np.asarray(lat, np.float64))
         column = _cell(self._column_edges, np.asarray(lon, np.float64))
         inside = (row >= 0) & (column >= 0)
         return np.where(inside, row * self.columns + column, -1).astype(np.int32)
 
-    def label(self, region: int) -> str:
-        """Return a short name of a region: its row and column, counted from 1 in the south-west."""
-        row, column = divmod(self._checked(region), self.columns)
-        return f"row {row + 1}, column {column + 1}"
-
     def bounds(self, region: int) -> tuple[float, float, float, float]:
         """Return a region's south, north, west and east, degrees."""
-        row, column = divmod(self._checked(region), self.columns)
+        if not 0 <= region < len(self):
+            raise ParameterError(f"The region must be from 0 to {len(self) - 1}. Got {region} instead.")
+        row, column = divmod(region, self.columns)
         rows, columns = self._row_edges, self._column_edges
         return float(rows[row]), float(rows[row + 1]), float(columns[column]), float(columns[column + 1])
 
@@ -77,14 +75,9 @@ class RegionGrid:
     def _column_edges(self) -> Floats:
         return np.linspace(self.west, self.east, self.columns + 1)
 
-    def _checked(self, region: int) -> int:
-        if not 0 <= region < len(self):
-            raise ParameterError(f"The region must be from 0 to {len(self) - 1}. Got {region} instead.")
-        return region
-
 
 def _cell(edges: Floats, values: Floats) -> Ints:
-    """Return the interval between edges in which each value lies, -1 outside."""
+    """Return the interval between edges that holds each value, -1 outside."""
     cell = np.searchsorted(edges, values, side="right") - 1
     cell = np.where(values == edges[-1], len(edges) - 2, cell)
     return np.where((values >= edges[0]) & (values <= edges[-1]), cell, -1)

@@ -1,12 +1,12 @@
 """Simplification of a road graph: contraction of bends, and the largest connected part.
 
-A node goes if a car that arrives there has exactly one way on: one road in and another out, or two roads, both open
-in both directions, and all of the same class. Between the nodes that stay, every road distance and every free-flow
-time is kept: lengths and times add up, and an edge's speed is its length over its time. A node where the
-class changes stays, so that the class of an edge is that of its whole length; a node where only the speed changes goes.
+A node is removed if a car that arrives there has exactly one way on: one road in and another out, or two roads, both
+open in both directions, all of the same class. Between the nodes that stay, every road distance and free-flow time is
+kept: lengths and times add up, and an edge's speed is its length over its time. A node where the class changes stays,
+so that an edge has one class; a node where only the speed changes is removed.
 
-A loop that leaves a junction and comes back to it keeps the node at its far end, and becomes two edges: so no edge
-starts and ends at the same node, and no road is lost.
+A loop that leaves a junction and returns to it keeps the node at its far end, and becomes two edges. So no edge starts
+and ends at the same node, and no road is lost.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from scipy.sparse.csgraph import connected_components
 
 from geoblanket._arrays import Bools, Floats, Ints
 from geoblanket._geodesy import haversine_m
-from geoblanket.roads.graph import RoadGraph, reorder_ragged
+from geoblanket.roads.graph import Edges, Nodes, RoadGraph, reorder_ragged
 
-__all__ = ["LargestPart", "contract", "in_largest_part", "largest_part"]
+__all__ = ["contract", "in_largest_part"]
 
 _SAME_LENGTH_M = 1e-3
 """Both directions of a road have the same length, up to the rounding of sums."""
@@ -39,9 +39,10 @@ class _Chains(NamedTuple):
 
 
 def contract(graph: RoadGraph) -> RoadGraph:
-    """Return the graph without the nodes where a road only bends; they stay in the edges' shapes."""
+    """Return the graph without the nodes where a road only bends; they become part of the edges' shapes."""
     if not graph.edge_count:
         return graph
+    # `passed`: nodes to remove. Rings need a node to start at, and loops a second node.
     successor = _successors(graph)
     passed = np.zeros(graph.node_count, bool)
     passed[graph.targets[successor >= 0]] = True
@@ -60,14 +61,15 @@ def _successors(graph: RoadGraph) -> Ints:
     in_offsets = np.concatenate([[0], np.cumsum(in_degree)])
     successor = np.full(graph.edge_count, -1, np.int64)
 
+    # One-way: one edge in, one edge out.
     single = nodes[(out_degree == 1) & (in_degree == 1)]
     before, after = incoming[in_offsets[single]], graph.offsets[single]
     goes_on = (graph.sources[before] != graph.targets[after]) & (graph.road_class[before] == graph.road_class[after])
     successor[before[goes_on]] = after[goes_on]
 
     double = nodes[(out_degree == 2) & (in_degree == 2)]
-    # Both pairs are sorted by the other end. They are the two directions of the same two roads if ends and lengths
-    # agree one by one; if only the ends agree, a one-way loop leaves here, and this is a junction.
+    # Two-way: two edges in, two edges out, both pairs sorted by their other end. They are the two directions of two
+    # roads if ends and lengths agree pairwise. If only the ends agree, a one-way loop starts here: a junction.
     before_a, before_b = incoming[in_offsets[double]], incoming[in_offsets[double] + 1]
     after_a, after_b = graph.offsets[double], graph.offsets[double] + 1
     classes = graph.road_class[np.stack([before_a, before_b, after_a, after_b])]
@@ -87,7 +89,7 @@ def _successors(graph: RoadGraph) -> Ints:
 
 
 def _ring_anchors(graph: RoadGraph, passed: Bools) -> Ints:
-    """Return the first node of each closed ring that no other road touches: a ring needs a place to start."""
+    """Return the first node of each closed ring that no other road touches, to start the ring at."""
     adjacency = coo_array((np.ones(graph.edge_count), (graph.sources, graph.targets)), shape=(graph.node_count,) * 2)
     count, part = connected_components(adjacency, directed=False)
     has_junction = np.bincount(part, weights=~passed, minlength=count) > 0
@@ -112,7 +114,7 @@ def _chains(graph: RoadGraph, successor: Ints, passed: Bools) -> _Chains:
 
 
 def _far_ends_of_loops(graph: RoadGraph, chains: _Chains) -> Ints:
-    """Return, of each chain that ends where it starts, the inner node farthest from there."""
+    """Return the inner node farthest from the start, for each chain that ends where it starts."""
     junction = graph.sources[chains.order[chains.starts]]
     is_loop = (junction == graph.targets[chains.order[chains.ends - 1]]) & (chains.ends - chains.starts > 1)
     sizes = np.where(is_loop, chains.ends - chains.starts, 0)
@@ -134,14 +136,14 @@ def _merge(graph: RoadGraph, chains: _Chains, passed: Bools) -> RoadGraph:
     new_index = np.cumsum(keep) - 1
     length_m = np.add.reduceat(graph.length_m[order], starts)
     return RoadGraph.from_edges(
-        node_ids=graph.node_ids[keep],
-        lat=graph.lat[keep],
-        lon=graph.lon[keep],
-        sources=new_index[graph.sources[order[starts]]],
-        targets=new_index[graph.targets[order[chains.ends - 1]]],
-        length_m=length_m,
-        speed_m_s=_mean_speed(graph, chains, length_m),
-        road_class=graph.road_class[order[starts]],
+        Nodes(ids=graph.node_ids[keep], lat=graph.lat[keep], lon=graph.lon[keep]),
+        Edges(
+            sources=new_index[graph.sources[order[starts]]],
+            targets=new_index[graph.targets[order[chains.ends - 1]]],
+            length_m=length_m,
+            speed_m_s=_mean_speed(graph, chains, length_m),
+            road_class=graph.road_class[order[starts]],
+        ),
         length_model=graph.length_model,
         shapes=_merged_shapes(graph, chains),
         credit=graph.credit,
@@ -149,7 +151,7 @@ def _merge(graph: RoadGraph, chains: _Chains, passed: Bools) -> RoadGraph:
 
 
 def _mean_speed(graph: RoadGraph, chains: _Chains, length_m: Floats) -> Floats:
-    """Return length over time of each chain, metres per second; exactly the speed where it does not change."""
+    """Return length over time of each chain, metres per second; where the speed does not change, exactly it."""
     speed = graph.speed_m_s[chains.order]
     slowest, fastest = np.minimum.reduceat(speed, chains.starts), np.maximum.reduceat(speed, chains.starts)
     time_s = np.add.reduceat(graph.time_s[chains.order], chains.starts)
@@ -173,28 +175,11 @@ def _merged_shapes(graph: RoadGraph, chains: _Chains) -> tuple[Ints, Floats, Flo
     return chain_offsets, lat[taken[inner]], lon[taken[inner]]
 
 
-class LargestPart(NamedTuple):
-    """The largest strongly connected part of a graph, and what lies outside it."""
-
-    graph: RoadGraph
-    dropped_nodes: int
-    dropped_edges: int
-    dropped_km: float
-
-
-def largest_part(graph: RoadGraph) -> LargestPart:
-    """Keep the largest strongly connected part (by nodes; of equals the one with the first node)."""
-    kept = graph.keep_nodes(in_largest_part(graph))
-    return LargestPart(
-        kept,
-        dropped_nodes=graph.node_count - kept.node_count,
-        dropped_edges=graph.edge_count - kept.edge_count,
-        dropped_km=(float(graph.length_m.sum()) - float(kept.length_m.sum())) / 1000,
-    )
-
-
 def in_largest_part(graph: RoadGraph) -> Bools:
-    """Return which nodes lie in the largest strongly connected part, shape (N,)."""
+    """Return which nodes lie in the largest strongly connected part, shape (N,).
+
+    Of parts with equally many nodes it is the part with the first node.
+    """
     adjacency = coo_array((np.ones(graph.edge_count), (graph.sources, graph.targets)), shape=(graph.node_count,) * 2)
     _, part = connected_components(adjacency, directed=True, connection="strong")
     sizes = np.bincount(part)

@@ -20,7 +20,7 @@ from geoblanket._tables import missing_column
 from geoblanket._untrusted import UNPACKED_BY_POLARS, open_unpacked
 from geoblanket.errors import InputError
 from geoblanket.roads._reading import KMH_TO_M_S, Counts, RoadsRead, XmlReader, class_speeds_kmh
-from geoblanket.roads.graph import OPENSTREETMAP, LengthModel, RoadGraph, whole_lines
+from geoblanket.roads.graph import OPENSTREETMAP, Edges, LengthModel, Nodes, RoadGraph, whole_lines
 from geoblanket.roads.tags import class_index, parse_speed
 
 __all__ = ["read_graphml", "read_tables"]
@@ -30,10 +30,10 @@ NODE_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "lat": ("y", "lat", "latitude"),
     "lon": ("x", "lon", "lng", "longitude"),
 }
-"""What a table of nodes must have, and the names under which it may have it (case does not matter)."""
+"""The columns of a table of nodes, and the names that each may have, in any case."""
 
 EDGE_COLUMNS: Mapping[str, tuple[str, ...]] = {"source": ("u", "source", "from"), "target": ("v", "target", "to")}
-"""What a table of edges must have."""
+"""The columns that a table of edges must have."""
 
 OPTIONAL_EDGE_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "length": ("length", "length_m"),
@@ -41,11 +41,11 @@ OPTIONAL_EDGE_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "speed": ("speed_limit", "speed_kph", "maxspeed"),
     "geometry": ("geometry", "wkt"),
 }
-"""What a table of edges may have: metres, OpenStreetMap's class, km/h, a LINESTRING of longitudes and latitudes."""
+"""The columns that a table of edges may have: metres, OpenStreetMap's class, km/h, a LINESTRING of lon, lat."""
 
 _MOST_COLUMNS = 1000
 _LONGEST_M = 20_100_000.0
-"""No two points on Earth are farther apart; also keeps infinity out, metres."""
+"""The largest length of an edge, metres: no two points on Earth are farther apart. It also excludes infinity."""
 
 Lines = tuple[Ints, Floats, Floats]
 """Points of edges: where each edge's points start, latitudes, longitudes."""
@@ -66,16 +66,16 @@ Value = str | int | None
 
 
 class RoadTable(NamedTuple):
-    """Text columns under our names, with the `row` of the file that each line comes from."""
+    """Text columns under our names, with the `row` of the file of each line."""
 
     frame: pl.DataFrame
     path: Path
     credit: str = ""
-    """Whose data it is, where its columns tell."""
+    """Whose data it is, if the columns show it."""
 
 
 def read_tables(paths: Sequence[str | Path]) -> RoadsRead:
-    """Read a table of nodes and a table of edges, in any order; their columns distinguish them.
+    """Read a table of nodes and a table of edges, in any order; they are recognised by their columns.
 
     Each row of the edges is one direction of a road. Lengths are taken as given, in metres; without a column of
     lengths they are measured on the sphere.
@@ -114,7 +114,7 @@ def _read_table(path: Path) -> tuple[str, RoadTable]:
             hint="A table of nodes has the columns osmid,y,x and a table of edges u,v,length, separated by commas",
         )
     row = pl.int_range(2, pl.len() + 2).alias("row")
-    # So OSMnx names the nodes that it has from OpenStreetMap.
+    # OSMnx gives nodes from OpenStreetMap this name.
     credit = OPENSTREETMAP if kind == "nodes" and "osmid" in by_name else ""
     selected = frame.select(row, **{column: pl.col(name) for column, name in columns.items()})
     return kind, RoadTable(selected, path, credit)
@@ -129,7 +129,7 @@ def _read_csv(path: Path) -> pl.DataFrame:
         path=path,
         hint="Check that it is not cut off and that every row has as many cells as the header",
     )
-    # Polars would unpack what is packed once more, or in another way, without a limit.
+    # Polars would unpack a doubly packed file, without a limit.
     if content.startswith(UNPACKED_BY_POLARS) or content.partition(b"\n")[0].count(b",") >= _MOST_COLUMNS:
         raise no_table
     try:
@@ -163,14 +163,14 @@ def graph_of_tables(nodes: RoadTable, edges: RoadTable) -> RoadsRead:
     counts = Counts()
     road_class = _classes(edges.frame, counts)
     graph = RoadGraph.from_edges(
-        node_ids=node_ids,
-        lat=lat,
-        lon=lon,
-        sources=sources,
-        targets=targets,
-        length_m=length_m,
-        speed_m_s=_speeds_kmh(edges.frame, road_class, counts) * KMH_TO_M_S,
-        road_class=road_class,
+        Nodes(ids=node_ids, lat=lat, lon=lon),
+        Edges(
+            sources=sources,
+            targets=targets,
+            length_m=length_m,
+            speed_m_s=_speeds_kmh(edges.frame, road_class, counts) * KMH_TO_M_S,
+            road_class=road_class,
+        ),
         length_model=length_model,
         shapes=shapes,
         credit=nodes.credit,
@@ -296,7 +296,7 @@ def read_graphml(path: str | Path) -> RoadsRead:
 
 
 class _Columns:
-    """A table that grows row by row; a dictionary for each row would take many times the memory of the file."""
+    """A table that grows row by row, as columns: a dictionary for each row would take much more memory."""
 
     def __init__(self, *names: str) -> None:
         self._names = names
@@ -304,7 +304,7 @@ class _Columns:
         self._in_order = tuple(self._columns.values())
 
     def add(self, *values: Value) -> None:
-        """Add a row whose first values are known."""
+        """Add a row by its first values; the others are None."""
         for column, value in zip_longest(self._in_order, values):
             column.append(value)
 

@@ -1,4 +1,4 @@
-"""What OpenStreetMap's tags mean for a car: may it drive here, which way, and how fast."""
+"""OpenStreetMap's tags for a car: access, direction and speed."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ CLASS_SPEEDS_KMH: Mapping[str, float] = {
     "living_street": 10, "motorway_link": 45, "trunk_link": 40, "primary_link": 30, "secondary_link": 25,
     "tertiary_link": 20, "road": 25,
 }  # fmt: skip
-"""Free-flow speed where a road's own is not known, km/h: those of the car profile of OSRM, the routing engine."""
+"""Default free-flow speeds, km/h, from the car profile of the routing engine OSRM."""
 
 NO_THROUGH_SERVICES = frozenset({"alley", "driveway", "emergency_access", "parking", "parking_aisle", "private"})
 """Values of `service` that take a way out of the network, as in OSMnx's "drive"."""
 
 _ACCESS_KEYS = ("motorcar", "motor_vehicle", "vehicle", "access")
-"""From the most special to the most general: the first one that is tagged decides."""
+"""From the most special to the most general: the first key that is tagged decides."""
 
 _CLOSED = frozenset({
     "no", "private", "agricultural", "forestry", "agricultural;forestry", "emergency", "military", "official", "psv",
@@ -86,7 +86,7 @@ class WaySpeeds(NamedTuple):
     backward_kmh: float | None
     """Against the order of the way's nodes."""
     unreadable: int
-    """How many tags held something that is no speed."""
+    """The number of tags whose value is not a speed."""
 
 
 class ClassIndex(NamedTuple):
@@ -94,7 +94,7 @@ class ClassIndex(NamedTuple):
 
     number: int
     known: bool
-    """False where the class is not among `ROAD_CLASSES`, and `road` stands for it."""
+    """False if the class is not among `ROAD_CLASSES`; `road` then stands for it."""
 
 
 def may_drive(tags: Mapping[str, str]) -> bool:
@@ -137,7 +137,7 @@ def _first_speed(tags: Mapping[str, str], keys: tuple[str, ...]) -> tuple[float 
         try:
             speed = parse_speed(text)
         except ValueError:
-            # The side tags hold remarks ("sign", "survey 2014") as often as speeds; only the main ones should be one.
+            # The side tags hold remarks ("sign", "survey 2014") as often as speeds; only the main tags must be speeds.
             unreadable += key.startswith("maxspeed") and key != "maxspeed:type"
         else:
             if speed is not None:
@@ -147,15 +147,15 @@ def _first_speed(tags: Mapping[str, str], keys: tuple[str, ...]) -> tuple[float 
 
 @lru_cache(maxsize=4096)
 def parse_speed(text: str) -> float | None:
-    """Return the speed in km/h that a `maxspeed` value means, or None where it means none in particular.
+    """Return the speed of a `maxspeed` value in km/h, or None if it names no particular speed.
 
-    Understood are numbers (km/h), "50 mph", "30 knots", `walk`, `none`, implicit limits such as `PT:urban` or
-    `DE:zone30`, and lists ("50;70", "['50', '70']"), of which the lowest counts.
+    Numbers (km/h), "50 mph", "30 knots", `walk`, `none` and implicit limits such as `PT:urban` or `DE:zone30` are
+    understood. The lowest speed of a list ("50;70", "['50', '70']") counts.
 
     Raises
     ------
     ValueError
-        If the text is no speed: nonsense, zero, negative, or faster than any car.
+        If the text is not a speed: nonsense, zero, negative, or faster than any car.
     """
     items = [item.strip().lower() for item in re.split("[;|]", text)] if text[:1] != "[" else listed(text)
     speeds = [speed for item in items if (speed := _parse_one_speed(item.lower())) is not None]
@@ -186,7 +186,7 @@ def _implicit_speed(*, country: str, kind: str) -> float:
 
 @lru_cache(maxsize=4096)
 def class_index(text: str) -> ClassIndex:
-    """Return the class of a `highway` value; of a list ("['residential', 'tertiary']") the most important one.
+    """Return the class of a `highway` value, or the most important class of a list ("['residential', 'tertiary']").
 
     OSMnx writes such a list, in no particular order, where it merged ways of several classes.
     """

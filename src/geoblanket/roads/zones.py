@@ -1,13 +1,11 @@
 """Zones: a public, fixed partition of the places; each zone shares one mechanism.
 
-A zone is connected through the roads, regardless of one-way streets. Where places are thinned, every node belongs to
-the place that is nearest along the roads, and two places are neighbours where a road leads from the nodes of one to
-those of the other.
+A zone is connected through the roads, regardless of one-way streets. Every node belongs to the place that is nearest
+along the roads. Two places are neighbours if a road leads from a node of one to a node of the other.
 
-Zones come from repeated halving. Each cut tries lines in several directions. Of the lines that leave both sides
-about as large as wanted, it takes the line that severs the fewest links. What a line leaves dangling on its wrong side
-joins the other side, so both sides are connected. The result depends on nothing but the graph, in the order of its
-nodes.
+Zones come from repeated halving. Each cut tries straight lines in several directions, and takes the line that severs
+the fewest links among those that give both sides about the wanted size. Pieces that a line cuts off from their side
+join the other side, so both sides are connected.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -30,7 +28,7 @@ from geoblanket._arrays import Bools, Floats, Indices, Ints, Positions
 from geoblanket._display import between, card, counted, short_repr
 from geoblanket._geodesy import EARTH_RADIUS_M, unit_vectors
 from geoblanket._lazy import companion
-from geoblanket._tables import is_number, reading_parquet, scan_table, write_table
+from geoblanket._tables import reading_parquet, scan_table, write_table
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.roads.distances import best_edges
 from geoblanket.roads.graph import RoadGraph
@@ -51,22 +49,17 @@ ZONES_SCHEMA: dict[str, pl.DataType] = {
 }
 """The table of zones: one row for each place, in order; `node` is the source's own node number."""
 
-_CHECKS = {
-    "neighbours": lambda value: isinstance(value, list),
-    "max_places": lambda value: type(value) is int and value >= 1,
-    "spacing_m": is_number,
-}
-
-_DIRECTIONS = 32  # in which a part is tried to be cut
+_DIRECTIONS = 32
+"""Number of directions in which a cut is tried."""
 _TRIED = 4
-"""Of the lines in all directions, how many of the best are looked at closely."""
+"""Number of the best lines that are examined closely."""
 _FILL = 0.85
-"""How full parts should be: room for cuts that follow rivers and railways rather than exact sizes."""
+"""Planned size of parts, as a share of the largest: leaves room for cuts along rivers and railways."""
 _UNEVEN = 0.12
-"""How much more than planned one side of a cut may hold, as a share, and still count as even."""
+"""By which share one side of a cut may exceed its planned size and still count as even."""
 
 _REPAIRS = 4
-"""How often to go over parts that came out small."""
+"""Number of passes that enlarge small parts."""
 
 
 @checked
@@ -90,12 +83,12 @@ class Zones:
     zone: Indices
     """The zone of each place, shape (P,)."""
     ids: tuple[str, ...]
-    """A name of each zone that depends only on the node numbers and coordinates of its places: 16 hexadecimal digits.
-    A zone that is the same after the roads were imported again keeps it, whatever its number."""
+    """A name of each zone, 16 hexadecimal digits. It depends only on the node numbers and coordinates of the zone's
+    places: an unchanged zone keeps its name when the roads are imported again, whatever its number."""
     neighbours: Indices
     """The pairs of zones that a road connects, the lower number first, ascending, shape (pairs, 2)."""
     max_places: int
-    """The largest number of places that a zone was allowed to have."""
+    """The largest number of places that was allowed in a zone."""
     places_identity: str
     """The identity of the places."""
 
@@ -125,12 +118,12 @@ class Zones:
         return order, np.concatenate([[0], np.cumsum(self.sizes)])
 
     def plot(self, roads: RoadGraph, places: Places, *, ax: Axes | None = None) -> Axes:
-        """Draw the zones as areas along the roads, neighbours in different colours (extra `city`).
+        """Draw the zones as bands of colour along the roads, neighbours in different colours (extra `city`).
 
         Parameters
         ----------
         roads, places
-            What the zones are of.
+            The roads and the places of the zones.
         ax
             Axes of Matplotlib to draw on; None: those of a new figure.
         """
@@ -157,8 +150,8 @@ def partition_zones(graph: RoadGraph, places: Places, *, max_places: int) -> Zon
     """Partition the places into connected, compact zones of similar size, each with at most `max_places`.
 
     The result depends only on the roads, the places and `max_places`, not on the order of the nodes. It uses no vehicle
-    data, so it is public. A zone has at least half of `max_places` wherever the roads allow it. A part of the network
-    that is not connected to the rest has its own zones.
+    data, so it is public. A zone has at least half of `max_places` wherever the roads allow it. An unconnected part of
+    the network has its own zones.
 
     Parameters
     ----------
@@ -182,6 +175,7 @@ def partition_zones(graph: RoadGraph, places: Places, *, max_places: int) -> Zon
     place_order, links = _ordered_links(graph, places)
     x, y = _flat(places.lat[place_order], places.lon[place_order])
     part = connected_parts(links, x, y, max_size=max_places)
+    # Number the zones by their first place in this order, which is the place with the lowest node number.
     _, first, renumbered = np.unique(part, return_index=True, return_inverse=True)
     part = np.argsort(np.argsort(first))[renumbered]
     zone = np.empty(len(places), np.int32)
@@ -197,7 +191,7 @@ def partition_zones(graph: RoadGraph, places: Places, *, max_places: int) -> Zon
 
 
 def is_connected(graph: RoadGraph, places: Places, zones: Zones) -> bool:
-    """Return whether each zone is connected through the roads: checked anew, whoever made the zones."""
+    """Return whether each zone is connected through the roads; checked from the roads alone."""
     place_order, links = _ordered_links(graph, places)
     zone = zones.zone[place_order]
     pieces = links.components(len(zone), zone[links.start] == zone[links.end])
@@ -205,10 +199,11 @@ def is_connected(graph: RoadGraph, places: Places, zones: Zones) -> bool:
 
 
 def _ordered_links(graph: RoadGraph, places: Places) -> tuple[Positions, Links]:
-    """Return the order of the places by the source's node numbers, and which neighbour which, in that order.
+    """Return the order of the places by the source's node numbers, and the links between neighbours in that order.
 
-    Everything that is decided in this order does not depend on how the nodes happen to be listed.
+    Decisions in this order do not depend on the order in which the graph lists its nodes.
     """
+    # Everything below numbers nodes by their rank and places by their position in `place_order`.
     node_rank = np.argsort(np.lexsort((graph.lon, graph.lat, graph.node_ids)))
     place_order = np.argsort(node_rank[places.nodes])
     place_nodes = node_rank[places.nodes[place_order]]
@@ -219,11 +214,13 @@ def _ordered_links(graph: RoadGraph, places: Places) -> tuple[Positions, Links]:
         np.tile(graph.length_m, 2),
         graph.node_count,
     )
+    # One search from all places at once finds the nearest place of each node.
     _, _, nearest = dijkstra(both_ways, indices=place_nodes, min_only=True, return_predecessors=True)
     place_of_node = np.full(graph.node_count, -1)
     place_of_node[place_nodes] = np.arange(len(place_nodes))
-    # A part of the network may have no place, because one of another part is near enough.
+    # An unconnected part may have no place, because a place of another part is near enough.
     cell = np.where(nearest >= 0, place_of_node[np.maximum(nearest, 0)], -1)
+    # Neighbours: places with a road between their nodes. The weight of a link is the number of such roads.
     rows, columns = both_ways.tocoo().coords
     start, end = cell[rows], cell[columns]
     pairs, weight = np.unique(np.stack([start, end])[:, (start >= 0) & (start < end)], axis=1, return_counts=True)
@@ -249,7 +246,7 @@ def _zone_ids(graph: RoadGraph, places: Places, zone: Indices) -> tuple[str, ...
 
 
 def write_zones(path: str | Path, graph: RoadGraph, places: Places, zones: Zones) -> None:
-    """Write zones as a Parquet table (`ZONES_SCHEMA`), wholly or not at all."""
+    """Write zones as a Parquet table (`ZONES_SCHEMA`), completely or not at all."""
     frame = pl.DataFrame(
         {
             "place": np.arange(len(places), dtype=np.int32),
@@ -278,50 +275,37 @@ def read_zones(path: str | Path, places: Places) -> Zones:
     Raises
     ------
     MismatchError
-        If they are zones of other places.
+        If the zones belong to other places.
     """
-    rows, about = scan_table(path, kind="zones", schema=ZONES_SCHEMA, checks=_CHECKS)
-    if about.get("places") != places.identity:
+    needs = ("places", "spacing_m", "max_places", "identity", "neighbours")
+    rows, about = scan_table(path, kind="zones", schema=ZONES_SCHEMA, needs=needs)
+    if about["places"] != places.identity:
         raise MismatchError(
             f"{path}: these zones belong to other places or other roads. Choose the places with a spacing of "
-            f"{about.get('spacing_m')} m on the roads they were made for, or make the zones again."
+            f"{about['spacing_m']} m on the roads they were made for, or make the zones again."
         )
     with reading_parquet(path):
         frame = rows.select("zone", "zone_id").collect()
-    zone, names = frame["zone"], frame.unique().sort("zone")
-    neighbours = _pairs(about["neighbours"], names.height)
-    has_gaps = frame["zone_id"].null_count() or names["zone"].to_list() != list(range(names.height))
-    if has_gaps or neighbours is None:
-        raise _damaged(path)
+    damaged = InputError("its zones were changed or damaged", path=path, hint="Make the zones again")
+    try:
+        neighbours = np.array(about["neighbours"], np.int32).reshape(-1, 2)
+    except (TypeError, ValueError, OverflowError):
+        raise damaged from None
     zones = Zones(
-        zone=zone.to_numpy().astype(np.int32),
-        ids=tuple(names["zone_id"].to_list()),
+        zone=frame["zone"].fill_null(-1).to_numpy().astype(np.int32),
+        ids=tuple(frame.unique().sort("zone")["zone_id"].to_list()),
         neighbours=neighbours,
         max_places=about["max_places"],
         places_identity=places.identity,
     )
-    if len(zone) != len(places) or zones.identity != about.get("identity"):
-        raise _damaged(path)
+    if zones.identity != about["identity"]:
+        raise damaged
     return zones
-
-
-def _pairs(values: list[Any], count: int) -> Indices | None:
-    """Return pairs of zones (numbers below `count`), shape (L, 2); None if the values are no such pairs."""
-    for pair in values:
-        if type(pair) is not list or len(pair) != 2:
-            return None
-        if not all(type(number) is int and 0 <= number < count for number in pair):
-            return None
-    return np.array(values, np.int32).reshape(-1, 2)
-
-
-def _damaged(path: str | Path) -> InputError:
-    return InputError("its zones were changed or damaged", path=path, hint="Make the zones again")
 
 
 @dataclass(frozen=True)
 class Links:
-    """The links of an undirected graph, each once: the nodes at their ends, and their weights (positive integers)."""
+    """The links of an undirected graph, each once: their end nodes, and their weights (positive integers)."""
 
     start: Ints
     end: Ints
@@ -336,7 +320,7 @@ class Links:
         return Links(start[kept], end[kept], self.weight[kept])
 
     def components(self, total: int, kept: Bools | None = None) -> Ints:
-        """Return the connected component of each node, by the links where `kept` is true (all if None)."""
+        """Return the connected component of each node, over the links where `kept` is true (None: all links)."""
         start, end = (self.start, self.end) if kept is None else (self.start[kept], self.end[kept])
         matrix = coo_array((np.ones(len(start), np.int8), (start, end)), shape=(total, total))
         labels: Ints = connected_components(matrix, directed=False)[1].astype(np.int64)
@@ -355,13 +339,14 @@ def connected_parts(links: Links, x: Floats, y: Floats, *, max_size: int) -> Int
     max_size
         The largest part.
     """
-    # Whole centimetres: the last bits of a sine, which differ between platforms, decide nothing.
+    # Rounded to centimetres: the last bits of a sine differ between platforms, and must not decide anything.
     positions: Floats = np.column_stack([x, y]).round(2)
     part = _halve_all(links, positions, max_size)
     return _grow_small_parts(links, positions, part, max_size)
 
 
 def _halve_all(links: Links, positions: Floats, max_size: int) -> Ints:
+    """Halve each component, then each half, until every part has at most `max_size` nodes."""
     total = len(positions)
     component = links.components(total)
     order = np.argsort(component, kind="stable")
@@ -376,6 +361,7 @@ def _halve_all(links: Links, positions: Floats, max_size: int) -> Ints:
             part[nodes] = count
             count += 1
             continue
+        # Divide the planned number of parts as evenly as possible between both sides.
         wanted = math.ceil(len(nodes) / (_FILL * max_size))
         side = _cut(inner, positions[nodes], share=(wanted // 2) / wanted)
         halves = (np.flatnonzero(side), np.flatnonzero(~side))
@@ -384,11 +370,12 @@ def _halve_all(links: Links, positions: Floats, max_size: int) -> Ints:
 
 
 def _cut(links: Links, positions: Floats, *, share: float) -> Bools:
-    """Cut a connected graph into two connected sides; return which nodes are on the one that should hold `share`."""
+    """Cut a connected graph into two connected sides; return the nodes of the side that should hold `share`."""
     total = len(positions)
     wanted = min(max(1, round(share * total)), total - 1)
     sides = _straight_sides(positions, wanted)
-    # Connecting a side severs fewer links, never more, so the straight lines that sever few come first.
+    # Connecting a side never severs more links. So lines that sever few links are tried first, and after some of them
+    # the search stops at the first even cut.
     severed = (sides[:, links.start] != sides[:, links.end]) @ links.weight
     best: tuple[tuple[float, int], Bools] | None = None
     for number, candidate in enumerate(np.argsort(severed, kind="stable")):
@@ -409,7 +396,7 @@ def _cut(links: Links, positions: Floats, *, share: float) -> Bools:
 
 
 def _straight_sides(positions: Floats, wanted: int) -> Bools:
-    """Return, for each direction, which nodes are the first `wanted` in that direction; shape (directions, nodes)."""
+    """Return, for each direction, the first `wanted` nodes along it, as a mask of shape (directions, nodes)."""
     angles = 2 * math.pi * np.arange(_DIRECTIONS) / _DIRECTIONS
     along = np.round(np.stack([np.cos(angles), np.sin(angles)], axis=1) @ positions.T, 2)
     first = np.argsort(along, axis=1, kind="stable")[:, :wanted]
@@ -423,8 +410,8 @@ def _connect_sides(links: Links, side: Bools) -> Bools:
     component = links.components(len(side), side[links.start] == side[links.end])
     if component.max() == 1:
         return side
-    # The largest piece of the side stays; of the rest, the largest piece is the other side. All other pieces touch
-    # the first, because the graph is connected.
+    # The largest piece of the side stays, and the largest piece of the rest becomes the other side. All other pieces
+    # touch the first piece, because the graph is connected, and join it.
     sizes = np.bincount(component[side], minlength=component.max() + 1)
     core = component == np.argmax(sizes)
     rest = links.components(len(side), ~core[links.start] & ~core[links.end])
@@ -434,7 +421,7 @@ def _connect_sides(links: Links, side: Bools) -> Bools:
 
 
 def _grow_small_parts(links: Links, positions: Floats, part: Ints, max_size: int) -> Ints:
-    """Join parts below half of `max_size` with a neighbour, or share its nodes evenly, where that makes them larger."""
+    """Enlarge parts below half of `max_size`: join them with a neighbour, or share the nodes of both evenly."""
     for _ in range(_REPAIRS):
         sizes = np.bincount(part)
         small = np.flatnonzero((sizes > 0) & (2 * sizes < max_size))
@@ -452,11 +439,13 @@ def _grow(links: Links, positions: Floats, part: Ints, number: int, max_size: in
     sizes = np.bincount(part)
     if not 0 < 2 * sizes[number] < max_size:
         return part
+    # The links to each neighbouring part, by weight.
     near, far = part[links.start], part[links.end]
     touching = (near == number) != (far == number)
     neighbour = np.where(near == number, far, near)[touching]
     shared = np.bincount(neighbour, links.weight[touching], minlength=len(sizes))
     neighbours = np.flatnonzero(shared)
+    # Join the neighbour with the most links if both fit into one part; otherwise cut both together anew.
     fits = neighbours[sizes[neighbours] + sizes[number] <= max_size]
     if len(fits):
         return np.where(part == number, fits[np.argmax(shared[fits])], part)

@@ -1,4 +1,4 @@
-"""Reading text files of any size in blocks of whole rows, compressed or not."""
+"""Read text files of any size, plain or gzip, in blocks of whole rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BLOCK_BYTES = 4 << 20
 MAX_ROW_BYTES = 64 << 20
 MAX_COLUMNS = 10_000
 MAX_ROW_LINES = 64
-"""A quoted cell may hold line breaks; one that holds more lines than this was never closed."""
+"""A quoted cell may contain line breaks; a cell with more lines than this was never closed."""
 
 WRONG_COLUMNS = "wrong number of columns"
 NOT_UTF8 = "not UTF-8 text"
@@ -44,9 +44,9 @@ class Block:
     text
         The bytes of the rows.
     first_row
-        The row number of the first of them; the first row of the file is 1.
+        The number of the first row; the first row of the file is 1.
     position
-        How many bytes of the file (as it lies on disk) have been read so far.
+        Bytes of the file, as it is on disk, that have been read so far.
     """
 
     text: bytes
@@ -61,9 +61,9 @@ class Cells:
     Attributes
     ----------
     frame
-        One row a record: `row` (its number in the file) and the wanted columns as text, empty ones null.
+        One row for each record: `row` (its number in the file) and the wanted columns as text, null where empty.
     malformed
-        Row number and reason of the records that are not in `frame`.
+        Row number and reason for each record that is not in `frame`.
     """
 
     frame: pl.DataFrame
@@ -71,10 +71,7 @@ class Cells:
 
 
 def read_blocks(path: Path, *, header: bool, block_bytes: int | None = None) -> Iterator[Block]:
-    """Yield a file, plain or gzip, in blocks that end where a row ends; memory stays bounded.
-
-    If the file has a header, that row is left out.
-    """
+    """Yield a file, plain or gzip, in blocks of whole rows, in bounded memory; a header is left out."""
     try:
         with path.open("rb") as raw:
             _refuse_what_is_not_text(path, raw)
@@ -131,7 +128,8 @@ def _blocks(path: Path, raw: io.BufferedReader, block_bytes: int) -> Iterator[Bl
 
 
 def _end_of_rows(text: bytes) -> int:
-    """Return the end of the last whole row, which is not a line break inside quotes (0: none ends yet)."""
+    """Return the end of the last whole row, outside quotes (0: no row ends yet)."""
+    # Go back from the last line break until the quotes before it are balanced.
     last = end = text.rfind(b"\n") + 1
     if end == 0:
         return 0
@@ -173,10 +171,10 @@ def peek(path: Path, *, header: bool) -> Block:
 
 
 def read_cells(block: Block, *, width: int, wanted: Mapping[str, int], delimiter: str) -> Cells:
-    """Split a block of a file of `width` columns into cells; `wanted` names the columns to keep, by position.
+    """Split a block of a file with `width` columns into cells; `wanted` gives the columns to keep and their positions.
 
-    A block of clean rows goes through the CSV reader of Polars. Where that one finds a fault, which may stop it
-    anywhere, the block is read again row by row, so that one bad row costs no other.
+    Polars reads a block of clean rows. If it finds a fault, which may stop it anywhere, the block is read again row by
+    row, so that a bad row costs no other row.
     """
     frame = _read_quickly(block.text, width, delimiter)
     if frame is None:
@@ -187,7 +185,7 @@ def read_cells(block: Block, *, width: int, wanted: Mapping[str, int], delimiter
 
 
 def _read_quickly(text: bytes, width: int, delimiter: str) -> pl.DataFrame | None:
-    """Return all cells as text, or None where not every line is a record of the right width."""
+    """Return all cells as text, or None if some line is not a record of the right width."""
     if b"\0" in text or text.startswith(UNPACKED_BY_POLARS):
         return None
     schema = {f"column {position}": pl.String() for position in range(width)}
@@ -198,7 +196,7 @@ def _read_quickly(text: bytes, width: int, delimiter: str) -> pl.DataFrame | Non
     lines = text.count(b"\n") + (not text.endswith(b"\n"))
     if frame.height != lines:
         return None
-    # Polars refuses long records, but fills short ones (and empty lines) with nulls.
+    # Polars refuses long records, but fills short ones (and empty lines) with nulls: count the delimiters.
     if frame.to_series(-1).null_count():
         inside = frame.select(pl.all().str.count_matches(delimiter, literal=True).sum()).sum_horizontal().item()
         if text.count(delimiter.encode()) - inside != frame.height * (width - 1):
@@ -207,7 +205,7 @@ def _read_quickly(text: bytes, width: int, delimiter: str) -> pl.DataFrame | Non
 
 
 def _read_row_by_row(block: Block, width: int, wanted: Mapping[str, int], delimiter: str) -> Cells:
-    csv.field_size_limit(MAX_ROW_BYTES)  # the module's own limit is shorter than a long polyline
+    csv.field_size_limit(MAX_ROW_BYTES)  # the default limit is shorter than a long polyline
     lines = block.text.decode(errors="replace").split("\n")
     if not lines[-1]:
         lines.pop()
@@ -237,10 +235,10 @@ def _read_row_by_row(block: Block, width: int, wanted: Mapping[str, int], delimi
 
 
 def _record(lines: list[str], at: int, width: int, delimiter: str) -> tuple[list[str] | None, int]:
-    """Return the cells of the record that begins at a line (None: malformed; []: an empty line) and its lines.
+    """Return the cells of the record that begins at a line (None: malformed; []: empty line), and its number of lines.
 
-    A record of several lines counts only if it then has the right width; otherwise a quote was never closed, and
-    reading goes on at the next line.
+    A record of several lines counts only if it has the right width. Otherwise a quote was never closed, and reading
+    goes on at the next line.
     """
     line = lines[at].removesuffix("\r")
     if not line:

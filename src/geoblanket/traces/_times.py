@@ -1,4 +1,4 @@
-"""Times of any form to UTC microseconds."""
+"""Convert times of any form to UTC microseconds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MICROSECONDS: dict[TimeUnit, float] = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e
 _PER_SECOND: dict[TimeUnit, float] = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}
 _LATEST_US = 4_102_444_800_000_000  # 2100-01-01
 _TELLING_S = (1e8, 1e10)
-"""Seconds since 1970 (1973 to 2286) whose magnitude gives away the unit that they are in."""
+"""Seconds since 1970 (1973 to 2286) whose magnitude shows their unit."""
 
 _WITH_OFFSET = "%Y-%m-%d %H:%M:%S%.f%#z"
 _WITHOUT_OFFSET = "%Y-%m-%d %H:%M:%S%.f"
@@ -36,7 +36,7 @@ class TimeFormat:
     unit
         The unit of numbers since 1970-01-01 UTC; None for ISO 8601 times.
     zone
-        The time zone of ISO times that have no offset; None if there may be none.
+        The time zone of ISO times without an offset; None: all must have an offset.
     """
 
     unit: TimeUnit | None
@@ -45,7 +45,7 @@ class TimeFormat:
     def microseconds(self, name: str) -> pl.Expr:
         """Return column `name` as microseconds since 1970 UTC, null where it is not readable.
 
-        A local time that a change of the clocks skips or repeats is not readable either.
+        Local times that a change of the clocks skips or repeats are not readable either.
         """
         text = pl.col(name)
         if self.unit is not None:
@@ -61,12 +61,12 @@ class TimeFormat:
 
 
 def in_utc(local: pl.Expr, zone: str) -> pl.Expr:
-    """Read naive times as local times of a zone; times that the clock skips or repeats become null."""
+    """Read naive times as local times of a zone; times that a change of the clocks skips or repeats become null."""
     return local.dt.replace_time_zone(zone, ambiguous="null", non_existent="null").dt.convert_time_zone("UTC")
 
 
 def time_in_range(time: pl.Expr) -> pl.Expr:
-    """Tell whether microseconds since 1970 lie in the years 1970 to 2100."""
+    """Return whether microseconds since 1970 lie in the years 1970 to 2099."""
     return time.is_between(0, _LATEST_US, closed="left")
 
 
@@ -78,15 +78,15 @@ def find_time_format(sample: pl.Series, *, path: Path, unit: TimeUnit | None, zo
     sample
         Times as text or numbers.
     unit
-        The unit that the user declared for numbers; None to find out.
+        The unit that the user declared for numbers; None: it is detected.
     zone
         The time zone that the user declared for times without an offset.
 
     Raises
     ------
     InputError
-        The unit is not declared and cannot be told, or the declared one cannot be right; or the times have no
-        offset and no zone is declared.
+        If the unit cannot be detected, or the declared unit is impossible, or the times have neither an offset nor a
+        declared zone.
     """
     if not sample.count():
         return TimeFormat(unit, zone)
@@ -94,7 +94,7 @@ def find_time_format(sample: pl.Series, *, path: Path, unit: TimeUnit | None, zo
     if 2 * len(numbers) > len(sample) - sample.null_count() or (unit and len(numbers)):
         return TimeFormat(_find_unit(numbers, path=path, declared=unit))
     if unit is not None:
-        raise InputError(f"the times are not numbers of unit '{unit}'", path=path, hint="Leave --time-unit away")
+        raise InputError(f"the times are not numbers of unit '{unit}'", path=path, hint="Leave time_unit out")
     text = sample.drop_nulls().cast(pl.String).to_frame("time")
     offsets = text.select(TimeFormat(None).microseconds("time")).to_series()
     naive = text.select(pl.col("time").str.replace("T", " ").str.to_datetime(_WITHOUT_OFFSET, strict=False)).to_series()
@@ -121,14 +121,14 @@ def _find_unit(numbers: pl.Series, *, path: Path, declared: TimeUnit | None) -> 
             f"the times are numbers of magnitude 1e{len(str(int(typical))) - 1}, which is unit '{likely}', "
             f"but they were to be read as '{declared}'",
             path=path,
-            hint=f"Give --time-unit {likely}",
+            hint=f"Give --set time_unit={likely}",
         )
     unit = declared or likely
     if unit is None:
         raise InputError(
             "the unit of the times (numbers since 1970) cannot be told from their size",
             path=path,
-            hint=f"Give --time-unit {'|'.join(get_args(TimeUnit))}",
+            hint=f"Give --set time_unit={'|'.join(get_args(TimeUnit))}",
         )
     return unit
 

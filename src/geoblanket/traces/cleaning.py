@@ -1,10 +1,10 @@
-"""Cleaning: from points as they were recorded to trips that a vehicle can have driven.
+"""Cleaning: from recorded points to trips that a vehicle can have driven.
 
-A wild GPS point makes two impossible steps, one away and one back. To drop whatever comes after an impossible
-step would lose the rest of the trip, and to drop both ends would lose a good point. So a trip is seen as *runs*,
-stretches without an impossible step, of which a chain is kept: each run of the chain can be reached from the one
-before it within the speed limit, or the trip is cut between them. The chain with the most points wins, where a
-cut counts as five lost points: a short excursion is dropped, and a track that goes on elsewhere is cut in two.
+A wild GPS point makes two impossible steps, one away and one back. Dropping everything after an impossible step would
+lose the rest of the trip, and dropping both ends would lose a good point. So a trip is divided into *runs*, stretches
+without an impossible step, and a chain of runs is kept: each run can be reached from the one before it within the speed
+limit, or the trip is cut between them. The chain with the most points wins; a cut costs five points. So a short
+excursion is dropped, and a track that goes on elsewhere is cut in two.
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ __all__ = ["Cleaning", "Points", "clean", "find_jumps"]
 _Track: TypeAlias = tuple[Ints, Floats, Floats]
 
 GPS_ERROR_M = 50.0
-"""A step may be this much longer than the speed limit allows: between two points in one second, GPS noise alone
-looks like a race."""
+"""A step may be this much longer than the speed limit allows: over one second, GPS noise alone looks like speeding."""
 
 CUT_COST = 5
-"""How many dropped points are as bad as cutting a trip in two."""
+"""Cost of cutting a trip in two, in dropped points."""
 
 LOOK_BACK = 20
-"""How many runs before it a run may follow on, without a cut."""
+"""A run may follow, without a cut, one of this many runs before it."""
 
 _DEGREE_M = np.radians(1.0) * EARTH_RADIUS_M
 
@@ -54,9 +53,9 @@ class Cleaning:
     sort
         Sort points that are out of order; if False, drop them.
     drop_duplicates
-        Of points of one vehicle (or trip) at the same time keep the first.
+        Keep only the first of several points of one vehicle (or trip) at the same time.
     max_speed_m_s
-        Drop points that jump away, faster than this; None keeps them.
+        Drop points that jump away faster than this; None keeps them.
     max_gap_s
         Cut trips where two points are further apart in time than this; None never cuts.
     min_points, min_duration_s
@@ -129,11 +128,11 @@ def clean(points: Points, cleaning: Cleaning) -> tuple[Points, Ints, Tally]:
     Returns
     -------
     points
-        Those that are left, by stream, then time.
+        The points that are kept, by stream, then time.
     trip
         The number of each point's trip, from 0.
     tally
-        What each rule touched.
+        Counts for each rule.
     """
     tally = Tally()
     if cleaning.drop_impossible:
@@ -159,7 +158,7 @@ def _impossible(points: Points) -> Bools:
 
 
 def _same_stream(points: Points) -> Bools:
-    """Tell for each point but the first whether it is in the stream of the one before."""
+    """Return, for each point but the first, whether it is in the stream of the point before."""
     same: Bools = points.stream[1:] == points.stream[:-1]
     return same
 
@@ -190,7 +189,7 @@ def _drop_duplicates(points: Points, tally: Tally) -> Points:
 
 
 def _gaps(points: Points, cleaning: Cleaning) -> Bools:
-    """Tell for each point but the first whether the time since the one before is a gap."""
+    """Return, for each point but the first, whether the time since the point before is a gap."""
     if cleaning.max_gap_s is None:
         return np.zeros(max(points.row.size - 1, 0), dtype=bool)
     gaps: Bools = np.diff(points.time_us) > cleaning.max_gap_s * 1e6
@@ -204,7 +203,7 @@ def _starts(points: Points) -> Bools:
 
 
 def _drop_jumps(points: Points, cleaning: Cleaning, tally: Tally) -> tuple[Points, Bools]:
-    """Drop points that jump away; also return where the trip is to be cut instead."""
+    """Drop points that jump away; also return where trips are to be cut instead."""
     if cleaning.max_speed_m_s is None:
         return points, np.zeros(points.row.size, dtype=bool)
     starts = _starts(points)
@@ -233,7 +232,7 @@ def _drop_short_trips(points: Points, starts: Bools, cleaning: Cleaning, tally: 
 
 
 def find_jumps(time_us: Ints, lat: Floats, lon: Floats, starts: Bools, *, max_speed_m_s: float) -> tuple[Bools, Bools]:
-    """Find the points to drop and the places to cut so that no impossible step remains.
+    """Find the points to drop and where to cut trips, so that no impossible step remains.
 
     Parameters
     ----------
@@ -254,12 +253,14 @@ def find_jumps(time_us: Ints, lat: Floats, lon: Floats, starts: Bools, *, max_sp
     jumps = _impossible_next_steps(time_us, lat, lon, max_speed_m_s) & ~starts
     if not jumps.any():
         return keep, cut
+    # Only trips with a jump are looked at. Their runs begin at `first` and end at `last`.
     trip = np.cumsum(starts) - 1
     affected = np.zeros(int(trip[-1]) + 1, dtype=bool)
     affected[trip[jumps]] = True
     inside = np.flatnonzero(affected[trip])
     first = inside[(starts | jumps)[inside]]
     last = np.append(inside[np.flatnonzero((starts | jumps)[inside])[1:] - 1], inside[-1])
+    # Which runs may follow which, for all trips at once: one lag after the other.
     run_trip = trip[first]
     reachable = np.zeros((first.size, LOOK_BACK + 1), dtype=bool)
     for lag in range(2, min(LOOK_BACK, int(np.bincount(run_trip).max()) - 1) + 1):
@@ -267,6 +268,7 @@ def find_jumps(time_us: Ints, lat: Floats, lon: Floats, starts: Bools, *, max_sp
         reachable[lag:, lag] = (run_trip[lag:] == run_trip[:-lag]) & ~_too_far(
             (time_us, lat, lon), there, here, max_speed_m_s
         )
+    # Keep the best chain of runs in each trip.
     keep[inside] = False
     run_starts = np.flatnonzero(np.diff(run_trip, prepend=-1))
     sizes = (last - first + 1).tolist()
@@ -280,8 +282,9 @@ def find_jumps(time_us: Ints, lat: Floats, lon: Floats, starts: Bools, *, max_sp
 def _best_chain(sizes: list[int], reachable: Bools) -> list[tuple[int, bool]]:
     """Return the runs of one trip to keep, each with whether the trip is cut before it.
 
-    `reachable[i, lag]` tells whether run i may follow run i - lag without a cut.
+    `reachable[i, lag]` says whether run i may follow run i - lag without a cut.
     """
+    # Dynamic programming: `best` is the value of the best chain that ends at each run, `top` the best run so far.
     best: list[int] = []
     before: list[tuple[int, bool]] = []
     top = -1
@@ -305,9 +308,9 @@ def _best_chain(sizes: list[int], reachable: Bools) -> list[tuple[int, bool]]:
 
 
 def _impossible_next_steps(time_us: Ints, lat: Floats, lon: Floats, max_speed_m_s: float) -> Bools:
-    """Tell for each point whether the step that leads to it is impossible."""
+    """Return, for each point, whether the step to it is impossible."""
     jumps = np.zeros(time_us.size, dtype=bool)
-    # Along a parallel and a meridian is never shorter than the great circle, and much quicker to compute.
+    # The way along a parallel and a meridian is never shorter than the great circle, and much faster to compute.
     dlon = np.abs(np.diff(lon))
     upper_bound_m = (np.abs(np.diff(lat)) + np.minimum(dlon, 360.0 - dlon)) * _DEGREE_M
     suspects = np.flatnonzero(~(upper_bound_m <= np.diff(time_us) * (max_speed_m_s / 1e6) + GPS_ERROR_M)) + 1
@@ -316,7 +319,7 @@ def _impossible_next_steps(time_us: Ints, lat: Floats, lon: Floats, max_speed_m_
 
 
 def _too_far(track: _Track, here: Ints, there: Ints, max_speed_m_s: float) -> Bools:
-    """Tell for each pair of positions whether the way from here to there is impossible."""
+    """Return, for each pair of positions, whether the step from here to there is impossible."""
     time_us, lat, lon = track
     seconds = (time_us[there] - time_us[here]) / 1e6
     distance_m = haversine_m(lat[here], lon[here], lat[there], lon[there])

@@ -1,10 +1,10 @@
-"""Importing traces: any number of files of one format to one clean table, in bounded memory."""
+"""Import traces: any number of files of one format become one clean table, in bounded memory."""
 
 from __future__ import annotations
 
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import asdict
 from itertools import chain
@@ -21,31 +21,29 @@ from geoblanket._files import MAGIC, found_in_words, kind_of_file, temporary_fol
 from geoblanket._frames import FRAME, AnyFrame, is_frame, is_path
 from geoblanket._tables import lazy_batches, write_table
 from geoblanket.errors import InputError, OutputError, ParameterError
-from geoblanket.traces._source import Parsed, ReadingOptions, Source, Streams
-from geoblanket.traces._times import TimeUnit, check_time_zone
 from geoblanket.traces.cleaning import Cleaning, Points, clean
-from geoblanket.traces.columns import FrameTable, check_columns, open_table
+from geoblanket.traces.columns import FrameTable, open_table
+from geoblanket.traces.source import Parsed, Reading, Source, Streams
 from geoblanket.traces.summary import ImportSummary, Tally, file_row
 from geoblanket.traces.table import TRACES_SCHEMA
 from geoblanket.traces.taxi_files import PortoFile, RomeFile
 
-__all__ = ["TraceFormat", "gather_by_vehicle", "import_traces", "to_streams"]
+__all__ = ["Reading", "TraceFormat", "gather_by_vehicle", "import_traces", "to_streams"]
 
 TraceFormat = Literal["porto", "rome", "table"]
 
 _MAPS = frozenset({"osm", "graphml"})
 _NO_POINTS = _MAPS | MAGIC.keys() | {"ledger"}
 _WORKERS = min(4, pl.thread_pool_size())  # threads
-_DELIMITERS: dict[TraceFormat, str] = {"porto": ",", "rome": ";", "table": ","}
 
 Content = TypeVar("Content")
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 MAX_ROWS = 3_000_000
-"""How many points are in memory at once (of one vehicle there may be more)."""
+"""The largest number of points in memory at once (one vehicle may have more)."""
 
-_PARTS = 32  # ranges of vehicles that a split makes
+_PARTS = 32  # number of ranges of vehicles that a split makes
 
 
 @checked
@@ -54,40 +52,30 @@ def import_traces(
     out: str | Path,
     *,
     format: TraceFormat = "table",  # noqa: A002  # the word that users know
-    columns: Mapping[str, str] | None = None,
-    delimiter: str | None = None,
-    time_unit: TimeUnit | None = None,
-    time_zone: str | None = None,
+    reading: Reading | None = None,
     cleaning: Cleaning | None = None,
     strict: bool = False,
     progress: Progress = silent,
 ) -> ImportSummary:
-    """Import files of one format together as one table of traces.
+    """Import files of one format as one table of traces.
 
-    Files may be larger than memory. The result is written completely or not at all, and is the same each time.
+    Files may be larger than memory. The result is written completely or not at all, and is reproducible.
 
     Parameters
     ----------
     files
         The file to read, or a list of files; text files may be compressed by gzip. With the format "table", data frames
-        stand for files: of Polars or pandas, or with the Arrow stream interface.
+        may stand for files: of Polars or pandas, or with the Arrow stream interface.
     out
         The table to write (Parquet): see `geoblanket.traces.table`. Trips are in the order of the file (Porto), or
         by vehicle and time.
     format
         "porto" (train.csv), "rome" (taxi_february.txt), or "table" (any CSV or Parquet file with a header, or
         a data frame).
-    columns
-        For "table": names of the columns, by role (vehicle, trip, time, lat, lon). A role that is not given is its own
-        column name. Without a vehicle column, each trip is its own vehicle; without both, each file is.
-    delimiter
-        Separator of cells; by default a comma, or a semicolon for "rome".
-    time_unit
-        The unit of numeric times since 1970; by default it is detected ("table"), or seconds ("porto").
-    time_zone
-        The zone of times that have no UTC offset, such as "Europe/Rome".
+    reading
+        Names of columns, the delimiter, and the meaning of times; see `Reading`.
     cleaning
-        The rules; by default all of them, see `Cleaning`.
+        The cleaning rules; by default all of them, see `Cleaning`.
     strict
         Raise an error for the first row that cannot be read, instead of counting such rows.
     progress
@@ -101,11 +89,11 @@ def import_traces(
     Raises
     ------
     InputError
-        A file cannot be used, or nothing is left of it after cleaning.
+        If a file cannot be used, or no point is left after cleaning.
     ParameterError
-        Options are out of range or contradict each other.
+        If options are out of range or contradict each other.
     OutputError
-        The table cannot be written.
+        If the table cannot be written.
 
     Examples
     --------
@@ -120,19 +108,10 @@ def import_traces(
     paths = _names(given)
     out = Path(out)
     _check_files([Path(file) for file in given if is_path(file)], out, count=len(given))
-    _check_options(format, columns, delimiter)
+    reading, cleaning = reading or Reading(), cleaning or Cleaning()
+    _check_options(format, reading)
     if format != "table" and any(map(is_frame, given)):
         raise ParameterError(f"A data frame has the format 'table'. Got '{format}' instead.")
-    if time_zone is not None:
-        check_time_zone(time_zone)
-    cleaning = cleaning or Cleaning()
-    reading = ReadingOptions(
-        delimiter=delimiter or _DELIMITERS[format],
-        columns=columns or {},
-        time_unit=time_unit,
-        time_zone=time_zone,
-        drop_missing_data=cleaning.drop_missing_data,
-    )
     summary = ImportSummary(paths)
     with (
         temporary_folder(out) as workspace,
@@ -141,7 +120,10 @@ def import_traces(
     ):
         importer = _Importer(summary, cleaning, pool, strict=strict, progress=progress)
         if format == "porto":
-            trips = importer.from_trips([PortoFile(path, file, reading) for file, path in enumerate(paths)])
+            drop = cleaning.drop_missing_data
+            trips = importer.from_trips(
+                [PortoFile(path, file, reading, drop_missing_data=drop) for file, path in enumerate(paths)]
+            )
         else:
             trips = importer.from_points(list(_sources(given, paths, reading, rome=format == "rome")), workspace)
         about = {
@@ -161,7 +143,7 @@ def import_traces(
 
 
 def _names(given: Sequence[str | Path | AnyFrame]) -> list[Path]:
-    """Return what each file, or frame, is called in messages."""
+    """Return the name of each file or frame for messages."""
     frames = sum(map(is_frame, given))
     numbers = iter(range(1, frames + 1))
     return [
@@ -170,7 +152,7 @@ def _names(given: Sequence[str | Path | AnyFrame]) -> list[Path]:
 
 
 def _sources(
-    given: Sequence[str | Path | AnyFrame], paths: Sequence[Path], reading: ReadingOptions, *, rome: bool
+    given: Sequence[str | Path | AnyFrame], paths: Sequence[Path], reading: Reading, *, rome: bool
 ) -> Iterator[Source[Any, pl.DataFrame]]:
     open_file = RomeFile if rome else open_table
     for number, (file, path) in enumerate(zip(given, paths, strict=True)):
@@ -197,19 +179,16 @@ def _check_files(paths: list[Path], out: Path, *, count: int) -> None:
         raise OutputError(f"{out}: the folder {out.parent} does not exist. Create it first.")
 
 
-def _check_options(trace_format: str, columns: Mapping[str, str] | None, delimiter: str | None) -> None:
+def _check_options(trace_format: str, reading: Reading) -> None:
     formats = get_args(TraceFormat)
     if trace_format not in formats:
         raise ParameterError(f"format must be one of {', '.join(formats)}. Got {trace_format!r} instead.")
-    if columns is not None and trace_format != "table":
+    if reading.columns and trace_format != "table":
         raise ParameterError(f"columns are for the format 'table'. Got them with '{trace_format}' instead.")
-    check_columns(columns or {})
-    if delimiter is not None and (len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n\0'):
-        raise ParameterError(f"delimiter must be a single character, such as ';'. Got {delimiter!r} instead.")
 
 
 class _Cleaned(NamedTuple):
-    """Points whose trips are numbered from 0, the vehicles that they are of, and what the rules touched."""
+    """Points with trips numbered from 0, their vehicles, and counts for each rule."""
 
     frame: pl.DataFrame
     vehicles: pl.Series
@@ -237,7 +216,7 @@ class _Importer:
         self._stopped = Event()
 
     def stop(self) -> None:
-        """End the work of all threads soon, if it has not ended."""
+        """Make all threads end soon."""
         self._stopped.set()
 
     def from_trips(self, sources: Sequence[Source[Any, Streams]]) -> Iterator[pl.DataFrame]:
@@ -268,7 +247,7 @@ class _Importer:
     def _read(
         self, sources: Sequence[Source[Any, Content]], read: Callable[[Source[Any, Content], Any], Parsed[Result]]
     ) -> Iterator[Result]:
-        """Yield what the batches of all files hold, in order, and count."""
+        """Yield the contents of all batches of all files, in order, and count them."""
         sizes = [source.size for source in sources]
 
         def batches() -> Iterator[tuple[int, Any, int]]:
@@ -292,7 +271,7 @@ class _Importer:
         if parsed.malformed and self._strict:
             row, reason = parsed.malformed[0]
             raise InputError(
-                reason, path=summary.files[file], row=row, hint="Mend the row, or omit --strict to skip such rows"
+                reason, path=summary.files[file], row=row, hint="Mend the row, or leave strict out to skip such rows"
             )
         summary.rows_read += parsed.rows
         summary.points_read += parsed.points
@@ -318,7 +297,7 @@ class _Importer:
         return _Cleaned(frame, kept, tally)
 
     def _number(self, cleaned: Iterable[_Cleaned]) -> Iterator[pl.DataFrame]:
-        """Give trips numbers across all frames, and count what is left."""
+        """Yield frames with trips numbered across all frames, and count what is kept."""
         summary = self._summary
         for frame, vehicles, tally in cleaned:
             summary.rules.merge(tally)
@@ -337,7 +316,7 @@ class _Importer:
             )
 
     def _in_order(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """Apply a function by the pool's threads, a few items ahead; yield the results in order."""
+        """Apply a function in the pool's threads, a few items ahead; yield the results in order."""
         pending: deque[Future[Result]] = deque()
         for item in items:
             pending.append(self._pool.submit(function, item))
@@ -356,10 +335,10 @@ class _Importer:
 def gather_by_vehicle(
     batches: Iterable[pl.DataFrame], *, workspace: Path, max_rows: int | None = None
 ) -> Iterator[pl.DataFrame]:
-    """Rearrange points so that each frame holds all points of its vehicles, in the order of the vehicles' names.
+    """Rearrange points so that each frame has all points of its vehicles, in the order of the vehicles' names.
 
-    What does not fit in memory goes to files in `workspace`, split into ranges of vehicles; a range that is still
-    too large is split again. The points of a vehicle keep their order.
+    If points do not fit in memory, they go to files in `workspace`, split into ranges of vehicles. A range that is
+    still too large is split again. The points of a vehicle keep their order.
     """
     max_rows = max_rows or MAX_ROWS
     batches = iter(batches)
@@ -384,7 +363,7 @@ def gather_by_vehicle(
 
 
 def _bounds(frames: list[pl.DataFrame]) -> pl.Series:
-    """Return up to 32 vehicles, in order, between which about equally many of the points lie."""
+    """Return up to 32 vehicles, in order, that divide the points about equally."""
     counts = pl.concat([frame.select("vehicle") for frame in frames]).group_by("vehicle").len().sort("vehicle")
     share = pl.col("len").cum_sum() / pl.col("len").sum()
     part = (share * _PARTS).ceil()
@@ -396,7 +375,8 @@ def _spill(frames: Iterator[pl.DataFrame], bounds: pl.Series, folder: Path, max_
     parts: dict[int, list[Path]] = {}
     for number, frame in enumerate(_merge(frames, max_rows)):
         vehicle = frame.get_column("vehicle")
-        # Odd numbers are the vehicles at the bounds, even ones the ranges between them: so every split gets on.
+        # Odd numbers are the vehicles at the bounds, even ones the ranges between them. So a bound is a part of its
+        # own, and every split makes progress.
         part = bounds.search_sorted(vehicle, side="left") + bounds.search_sorted(vehicle, side="right")
         pieces = frame.with_columns(part=part).partition_by("part", as_dict=True, include_key=False)
         for (key,), piece in pieces.items():

@@ -1,4 +1,4 @@
-"""What an import read, kept and dropped: nothing disappears silently."""
+"""Counts of an import: what it read, kept, changed and dropped, by rule."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["CHANGES", "DROPS", "ImportSummary", "RuleCount", "Tally", "file_row"
 
 
 FIRST_ROWS = 5
-"""How many offending rows a summary names for each rule."""
+"""The number of rows that a summary names for each rule."""
 
 DROPS = {
     "malformed": "rows that cannot be read",
@@ -34,7 +34,7 @@ CHANGES = {
     "cut_at_jump": "trips cut at a jump",
     "cut_at_gap": "trips cut at a gap",
 }
-"""The rules that change something and drop nothing."""
+"""The rules that change points and drop none."""
 
 _FILE_SHIFT = 40
 
@@ -46,15 +46,14 @@ def file_row(file: int, row: int) -> int:
 
 @dataclass
 class RuleCount:
-    """What one rule touched.
+    """What one rule dropped or changed.
 
     Attributes
     ----------
     rows, points
-        How many rows of the files, and how many points. Where a row is a point they agree; a row of a Porto file
-        is a whole trip.
+        Numbers of rows and of points. They differ for Porto, where a row is a whole trip.
     first
-        The first rows concerned, as `file_row` numbers.
+        The first of these rows, as `file_row` numbers.
     """
 
     rows: int = 0
@@ -62,17 +61,17 @@ class RuleCount:
     first: list[int] = field(default_factory=list)
 
     def add(self, other: RuleCount) -> None:
-        """Add what the rule touched elsewhere."""
+        """Add another count of the same rule."""
         self.rows += other.rows
         self.points += other.points
         self.first = sorted({*self.first, *other.first})[:FIRST_ROWS]
 
 
 class Tally(dict[str, RuleCount]):
-    """What each rule touched."""
+    """What each rule dropped or changed."""
 
     def count(self, rule: str, rows: Ints, *, points: int | None = None) -> None:
-        """Count the points that a rule touched by the rows (`file_row`) that hold them; repeated rows count once."""
+        """Count the points of a rule by their rows (`file_row`); a repeated row counts once."""
         if rows.size:
             distinct = np.unique(rows)
             count = RuleCount(distinct.size, rows.size if points is None else points, distinct[:FIRST_ROWS].tolist())
@@ -97,11 +96,11 @@ class ImportSummary:
     points_read
         Points in the rows that could be read.
     vehicles, trips, points
-        What the table holds in the end. `points_read` is `points` plus the points that all rules dropped.
+        Contents of the table. `points_read` is `points` plus the points that all rules dropped.
     rules
-        What each rule touched; the keys are those of `DROPS` and `CHANGES`.
+        What each rule dropped or changed; the keys are those of `DROPS` and `CHANGES`.
     malformed
-        The reasons for which rows could not be read, and how many rows each.
+        The number of rows that could not be read, by reason.
     """
 
     files: list[Path]
@@ -114,7 +113,7 @@ class ImportSummary:
     malformed: Counter[str] = field(default_factory=Counter)
 
     def first_rows(self, rule: str) -> list[tuple[Path, int]]:
-        """Return file and row number (the first row of a file, be it its header, is 1) of the first rows touched."""
+        """Return the file and number of a rule's first rows; the first row of a file, or its header, is 1."""
         first = self.rules[rule].first if rule in self.rules else []
         return [(self.files[number >> _FILE_SHIFT], number & ((1 << _FILE_SHIFT) - 1)) for number in first]
 

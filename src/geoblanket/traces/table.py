@@ -1,4 +1,4 @@
-"""The canonical table of traces that everything after import reads, and its description."""
+"""The table of traces that an import writes and all later steps read, and its description."""
 
 from __future__ import annotations
 
@@ -52,39 +52,34 @@ def write_traces(frame: AnyFrame, path: Path) -> None:
     Raises
     ------
     InputError
-        If it has not the columns of `TRACES_SCHEMA`, or if a trip is of several vehicles.
+        If columns of `TRACES_SCHEMA` are missing, a point is impossible, or a trip has several vehicles.
     """
     with reading_parquet(FRAME, "cannot be computed as a table of traces"):
         table = conformed(to_polars(frame, TRACES_SCHEMA), TRACES_SCHEMA, kind="traces")
         write_table(table.sort("trip", "time", maintain_order=True), path, kind="traces", about={"format": "frame"})
-        vehicles = pl.scan_parquet(path).group_by("trip").agg(pl.col("vehicle").n_unique())
+        written = pl.scan_parquet(path)
+        vehicles = written.group_by("trip").agg(pl.col("vehicle").n_unique())
         shared = vehicles.select((pl.col("vehicle") > 1).any()).collect(engine="streaming").item()
+        check_points(written, path=path)
     if shared:
         raise InputError(
-            "some trips are of several vehicles, so their numbers are not those of the frame's trips",
+            "some trips have several vehicles, so their numbers do not identify trips",
             path=FRAME,
             hint="Import it with import_traces, which numbers trips anew",
         )
 
 
-def right_points() -> pl.Expr:
-    """Tell of each row whether it is as the import writes it: whole, on the Earth, and of a year that can be."""
+def check_points(frame: pl.LazyFrame | pl.DataFrame, *, path: str | Path) -> None:
+    """Raise InputError unless all rows are complete, on Earth, and of a possible year, as an import writes them."""
     whole = pl.all_horizontal(pl.col("vehicle", "trip", "time").is_not_null())
     on_earth = pl.col("lat").is_between(-90, 90) & pl.col("lon").is_between(-180, 180)
-    return (whole & on_earth & time_in_range(pl.col("time").to_physical())).fill_null(value=False)
-
-
-def check_points(frame: pl.DataFrame, *, path: str | Path) -> None:
-    """Raise InputError unless all rows of traces are `right_points`."""
-    if not frame.select(right_points().all()).item():
-        raise wrong_points(path)
-
-
-def wrong_points(path: str | Path) -> InputError:
-    """Return the error for a table with rows that the import does not write."""
-    return InputError(
-        "has points without a vehicle, a trip, a time or a place on Earth", path=path, hint="Import the traces again"
-    )
+    possible = (whole & on_earth & time_in_range(pl.col("time").to_physical())).fill_null(value=False)
+    if not frame.lazy().select(possible.all()).collect(engine="streaming").item():
+        raise InputError(
+            "has points without a vehicle, a trip, a time or a place on Earth",
+            path=path,
+            hint="Import the traces again",
+        )
 
 
 @dataclass(frozen=True)
@@ -101,11 +96,11 @@ class TracesInfo:
         Median time between successive points of a trip, seconds.
     trip_points, trip_duration_s, speed_m_s
         Quantiles (5 %, 50 %, 95 %) of points per trip, of a trip's duration in seconds, and of the speeds between
-        successive points in m/s; None where there are none.
+        successive points in m/s; None without any.
     still_share
-        Share of steps that do not move at all.
+        Share of steps without movement.
     south, west, north, east
-        Bounding box in degrees, rounded outwards to 0.1° so that it gives no one's place away.
+        Bounding box in degrees, rounded outwards to 0.1°, so that it reveals nobody's place.
     """
 
     vehicles: int
@@ -150,7 +145,6 @@ def describe_traces(path: str | Path) -> TracesInfo:
             west=(pl.col("lon").min() * 10).floor() / 10,
             north=(pl.col("lat").max() * 10).ceil() / 10,
             east=(pl.col("lon").max() * 10).ceil() / 10,
-            right=right_points().all(),
         ),
         steps.select(
             pl.col("step_s").median(),
@@ -167,9 +161,6 @@ def describe_traces(path: str | Path) -> TracesInfo:
         totals, step, trip = pl.collect_all(questions, engine="streaming")
     if totals.item(0, "points") == 0:
         raise InputError("the table of traces is empty", path=path)
-    if not totals.item(0, "right"):
-        raise wrong_points(path)
-    facts = totals.drop("right").row(0, named=True)
     return TracesInfo(
         trips=trip.item(0, "len"),
         median_step_s=step.item(0, "step_s"),
@@ -177,7 +168,7 @@ def describe_traces(path: str | Path) -> TracesInfo:
         trip_duration_s=_row(trip, "duration"),
         speed_m_s=_row(step, "speed"),
         still_share=step.item(0, "still"),
-        **facts,
+        **totals.row(0, named=True),
     )
 
 
@@ -191,7 +182,7 @@ def _row(frame: pl.DataFrame, name: str) -> tuple[float, ...] | None:
 
 
 def _step_m() -> pl.Expr:
-    """Return the Haversine distance from the point before, as an expression, so that it can be streamed."""
+    """Return the Haversine distance from the point before, metres, as an expression that can be streamed."""
     lat, lon = pl.col("lat").radians(), pl.col("lon").radians()
     h = (lat.diff() / 2).sin() ** 2 + lat.cos() * lat.shift().cos() * (lon.diff() / 2).sin() ** 2
     return 2 * EARTH_RADIUS_M * h.clip(0.0, 1.0).sqrt().arcsin()

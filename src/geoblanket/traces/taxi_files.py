@@ -11,27 +11,27 @@ Rome: taxi positions of CRAWDAD roma/taxi, one row a point (`taxi_february.txt`)
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from geoblanket.traces._source import (
+from geoblanket.traces._text import Block, read_header
+from geoblanket.traces._times import BAD_TIME, TIME_OUT_OF_RANGE, find_time_format, time_in_range
+from geoblanket.traces.cleaning import Points
+from geoblanket.traces.source import (
     EMPTY_CELL,
     Box,
     Parsed,
-    ReadingOptions,
+    Reading,
     Streams,
+    TextSource,
     check_coordinates,
     check_first,
     find_columns,
     read_points,
     set_aside,
 )
-from geoblanket.traces._text import Block, peek, read_blocks, read_cells, read_header
-from geoblanket.traces._times import BAD_TIME, TIME_OUT_OF_RANGE, find_time_format, time_in_range
-from geoblanket.traces.cleaning import Points
 from geoblanket.traces.summary import Tally, file_row
 
 __all__ = ["PortoFile", "RomeFile"]
@@ -50,31 +50,23 @@ _ROME_COLUMNS = {"vehicle": 0, "time": 1, "point": 2}
 _CENTRAL_ITALY = Box(40.5, 10.5, 43.5, 15.0)
 
 
-class PortoFile:
+class PortoFile(TextSource):
     """One file in Porto's format; `file` is its number among the imported files."""
 
-    def __init__(self, path: Path, file: int, reading: ReadingOptions) -> None:
-        self.path = path
-        self.size = path.stat().st_size
-        self._file = file
-        self._delimiter = delimiter = reading.delimiter
-        self._drop_missing_data = reading.drop_missing_data
+    def __init__(self, path: Path, file: int, reading: Reading, *, drop_missing_data: bool) -> None:
+        delimiter = reading.delimiter or ","
+        self._drop_missing_data = drop_missing_data
         header = read_header(path, delimiter=delimiter)
-        self._width = len(header)
-        self._columns = find_columns(
+        columns = find_columns(
             header, _PORTO_COLUMNS, optional={"missing"}, path=path, delimiter=delimiter, hint=_OTHER_TABLE
         )
-        sample = self._cells(peek(path, header=True))[0].get_column("time")
-        self._time = find_time_format(sample, path=path, unit=reading.time_unit or "s", zone=None)
-
-    def batches(self) -> Iterator[tuple[Block, int]]:
-        """Yield blocks of rows."""
-        for block in read_blocks(self.path, header=True):
-            yield block, block.position
+        super().__init__(path, file, delimiter=delimiter, width=len(header), columns=columns, header=True)
+        self._time = find_time_format(self.first_times(), path=path, unit=reading.time_unit or "s", zone=None)
 
     def parse(self, block: Block) -> Parsed[Streams]:
         """Read the points of a block; each row is a stream."""
-        frame, malformed = self._cells(block)
+        cells = self.cells(block)
+        frame, malformed = cells.frame, cells.malformed
         rows = frame.height + len(malformed)
         frame, unreadable = set_aside(
             frame.with_columns(start=self._time.microseconds("time")),
@@ -86,7 +78,7 @@ class PortoFile:
         )
         frame, bad_polylines = _usual_polylines(frame)
         malformed = sorted(malformed + unreadable + bad_polylines)
-        first = block.first_row == 2
+        first = self.is_first(block)
         if first:
             check_first(self.path, rows, malformed, expected="Check that the file has the format of Porto's train.csv")
         frame = frame.with_columns(pl.col("row") + file_row(self._file, 0), pl.col("vehicle").str.strip_chars())
@@ -102,10 +94,6 @@ class PortoFile:
             check_coordinates(coordinates, path=self.path, home=_PORTUGAL)
         return Parsed(streams, rows, points, malformed, tally)
 
-    def _cells(self, block: Block) -> tuple[pl.DataFrame, list[tuple[int, str]]]:
-        cells = read_cells(block, width=self._width, wanted=self._columns, delimiter=self._delimiter)
-        return cells.frame, cells.malformed
-
 
 def _drop_missing_data(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     missing = (frame.get_column("missing").str.to_lowercase() == "true").fill_null(value=False)
@@ -116,7 +104,7 @@ def _drop_missing_data(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
 
 
 def _usual_polylines(frame: pl.DataFrame) -> tuple[pl.DataFrame, list[tuple[int, str]]]:
-    """Write all polylines without spaces, and set aside those that are no list of points."""
+    """Write all polylines without spaces, and set aside those that are not lists of points."""
     polyline = pl.col("polyline")
     unusual = frame.filter(~polyline.str.contains(_USUAL_POLYLINE))
     if not unusual.is_empty():
@@ -157,38 +145,28 @@ def _explode(frame: pl.DataFrame) -> Streams:
     return Streams(points, frame["vehicle"])
 
 
-class RomeFile:
+class RomeFile(TextSource):
     """One file in Rome's format; `file` is its number among the imported files."""
 
-    def __init__(self, path: Path, file: int, reading: ReadingOptions) -> None:
-        self.path = path
-        self.size = path.stat().st_size
-        self._file = file
-        self._delimiter = reading.delimiter
-        sample = self._cells(peek(path, header=False))[0].get_column("time")
-        self._time = find_time_format(sample, path=path, unit=None, zone=reading.time_zone).microseconds("time")
-
-    def batches(self) -> Iterator[tuple[Block, int]]:
-        """Yield blocks of rows."""
-        for block in read_blocks(self.path, header=False):
-            yield block, block.position
+    def __init__(self, path: Path, file: int, reading: Reading) -> None:
+        width = len(_ROME_COLUMNS)
+        delimiter = reading.delimiter or ";"
+        super().__init__(path, file, delimiter=delimiter, width=width, columns=_ROME_COLUMNS, header=False)
+        form = find_time_format(self.first_times(), path=path, unit=None, zone=reading.time_zone)
+        self._time = form.microseconds("time")
 
     def parse(self, block: Block) -> Parsed[pl.DataFrame]:
         """Read the points of a block."""
-        frame, malformed = self._cells(block)
+        cells = self.cells(block)
         inside = pl.col("point").str.strip_prefix("POINT").str.strip_chars(" ").str.strip_prefix("(")
         lat_lon = inside.str.strip_suffix(")").str.strip_chars(" ").str.splitn(" ", 2)
         return read_points(
-            frame.with_columns(lat=lat_lon.struct[0], lon=lat_lon.struct[1]),
-            malformed,
+            cells.frame.with_columns(lat=lat_lon.struct[0], lon=lat_lon.struct[1]),
+            cells.malformed,
             time=self._time,
             path=self.path,
             file=self._file,
-            first=block.first_row == 1,
+            first=self.is_first(block),
             expected="Rows have to read id;time+offset;POINT(lat lon)",
             home=_CENTRAL_ITALY,
         )
-
-    def _cells(self, block: Block) -> tuple[pl.DataFrame, list[tuple[int, str]]]:
-        cells = read_cells(block, width=len(_ROME_COLUMNS), wanted=_ROME_COLUMNS, delimiter=self._delimiter)
-        return cells.frame, cells.malformed

@@ -1,24 +1,24 @@
-"""Beliefs over where vehicles are, after each of many reports: forwards, and backwards where later reports count.
+"""Filtering and smoothing: the belief over a vehicle's states after each of its reports.
 
 A filter predicts by the motion model, weighs by the report, and normalises. Beliefs of several vehicles are the columns
-of one array of shape (N, B), N states, so that a step of all of them is one sparse product.
+of one array of shape (N, B), where N is the number of states. One sparse product then steps all of them.
 
-What a vehicle reported is a *sequence*: slots that ascend, with an output each, or none (−1) where only the belief of
-that slot is asked for. Sequences are followed side by side, the longest first, so that one sparse product steps many of
-them. *Filtered* beliefs know the reports up to their slot, *smoothed* ones also those after it.
+A *sequence* holds the reports of one vehicle: ascending slots, each with an output, or −1 for a slot without a report.
+Sequences run side by side, the longest first, so that one sparse product steps many of them. *Filtered* beliefs know
+the reports up to their slot; *smoothed* beliefs also know the later ones.
 
 Hold
 ----
-A vehicle at rest repeats its last report. The rule for a report that is *held*, so equal to the last one of a bundle
-with hold: it tells nothing new, and the belief stays as it was. The next report that differs is weighed as always, one
-prediction after the last held one, however long the rest was.
+A vehicle at rest repeats its last report. With a bundle that holds, a report equal to the last one counts as *held*: it
+tells nothing new, and the belief stays as it was. The next different report is weighed as always, one prediction after
+the last held one, however long the rest was.
 
-An exact posterior would know more. A rest is likelier where vehicles often stay, and a new report shows that the
-vehicle has moved. On a small chain where all paths can be tried, four slots long, the rule loses 5 % of what reports
-tell. To count every repetition as a new report loses 7 to 13 %, and more the longer a rest is. On real trips (300 of
-Porto, places 250 m apart, ε = 2 and 4) that makes estimates at rest 17 to 21 % worse than the rule does. To weigh each
-held slot by the model's chance to stay makes them 2 to 3 % worse: real rests are longer than a chain believes. To make
-a stay half as probable before each new report takes off 2 to 3 % of the error; the rule leaves that out.
+An exact posterior would know more: a rest is likelier where vehicles often stay, and a new report shows that the
+vehicle has moved. On a small chain of four slots, where all paths can be tried, the rule loses 5 % of the information.
+Counting every repetition as a new report loses 7 to 13 %, and more for longer rests. On real trips (300 of Porto,
+places 250 m apart, ε = 2 and 4) such counting makes estimates at rest 17 to 21 % worse than the rule. Weighing each
+held slot by the model's chance to stay makes them 2 to 3 % worse: real rests are longer than a chain believes. Halving
+the chance to stay before each new report would reduce the error by 2 to 3 %; the rule leaves that out.
 """
 
 from __future__ import annotations
@@ -41,21 +41,23 @@ from geoblanket.tracking.observation import ObservationModel, Reports, observati
 __all__ = ["LONGEST_GAP_MS", "NO_REPORT", "BeliefFilter", "Moved", "Rested", "Seen", "Sequences", "follow", "smooth"]
 
 _ANYWHERE: Final = 1e-5
-"""What a prediction leaves for a vehicle being anywhere: no report can then be impossible for good."""
+"""Share of a prediction that is spread over all states, so that no report stays impossible for good."""
 NO_REPORT: Final = -1
 _CELLS: Final = 1 << 19
-"""States × sequences at a time: 2 megabytes, which stays in the processor's cache."""
+"""States × sequences in one batch: 2 megabytes, which stays in the processor's cache."""
 _SMOOTHED_BYTES: Final = 1 << 28
+_LAG: Final = 60
+"""Later slots of a sequence that count at least in a smoothed belief; where memory allows, all of them do."""
 LONGEST_GAP_MS: Final = 2 * 3_600_000
-"""After a longer gap nothing is known of a vehicle any more."""
+"""After a longer gap the filter starts anew, milliseconds."""
 
 Seen = Callable[[Positions, Singles], None]
 """Called with positions among the reports, shape (B,), and the beliefs over states there, (N, B)."""
 Moved = Callable[[Singles, Singles], None]
-"""Called with what earlier reports tell of states before a slot, and later ones, its own among them, of states in it,
-both (N, B). Their product with the chance of a move between two states is how probable it was that it was made."""
+"""Called for one step with two arrays of shape (N, B): the filtered beliefs before it, and the likelihood of this and
+all later reports from each state after it. Their product with a move's probability is the posterior of that move."""
 Rested = Callable[[Singles], None]
-"""Called with how probable each state was before a slot in which the vehicle stayed where it was, (N, B)."""
+"""Called with the beliefs before a slot in which the vehicle stayed at its place, shape (N, B)."""
 
 
 class BeliefFilter:
@@ -66,7 +68,7 @@ class BeliefFilter:
     model
         How vehicles move.
     observations
-        How probable reports are; `BeliefFilter.of` finds it for a bundle.
+        The likelihood of reports; `BeliefFilter.of` finds it for a bundle.
     holds
         Whether a vehicle at rest repeats its last report, which then tells nothing new.
     """
@@ -79,8 +81,7 @@ class BeliefFilter:
     @classmethod
     def of(cls, bundle: Bundle, model: MotionModel, *, fences: Fences = NO_FENCES) -> BeliefFilter:
         """Return the filter of a bundle's reports, made by vehicles with these fences."""
-        holds = bundle.lattice is not None and bundle.lattice.hold_mm > 0
-        return cls(model, observations_of(bundle, model, fences), holds=holds)
+        return cls(model, observations_of(bundle, model, fences), holds=bundle.holds)
 
     @property
     def bytes_per_vehicle(self) -> int:
@@ -88,15 +89,15 @@ class BeliefFilter:
         return self.model.start.nbytes
 
     def are_held(self, output: Ints | int, last: Ints | int) -> Bools:
-        """Return which reports repeat the last one because the vehicle rests, by all that one can tell.
+        """Return which reports count as held: those equal to the last report, if the bundle holds.
 
-        A moving vehicle rarely draws the same cell again: in less than one draw of a hundred.
+        A moving vehicle draws the same cell again in less than one of a hundred draws.
         """
         held: Bools = np.equal(output, last) & np.greater_equal(output, 0) & self.holds
         return held
 
     def begin(self, count: int) -> Singles:
-        """Return the beliefs of vehicles of which nothing is known, shape (N, count)."""
+        """Return the prior beliefs of `count` vehicles, shape (N, count)."""
         return np.repeat(self.model.start[:, None], count, axis=1)
 
     def predicted(self, beliefs: Singles, steps: int) -> Singles:
@@ -110,7 +111,7 @@ class BeliefFilter:
         return result
 
     def predicted_back(self, values: Singles, steps: int) -> Singles:
-        """Return what is expected, some steps earlier, of values at each state."""
+        """Return the expectation of values, given the state some steps earlier: the transpose of `predicted`."""
         result = values
         for _ in range(steps):
             result = self.model.moves @ result
@@ -121,7 +122,7 @@ class BeliefFilter:
 
     @cached_property
     def stays(self) -> Ints:
-        """Of each state, the number of the move that stays at its place, −1 if there is none, shape (N,)."""
+        """The move from each state that stays at its place, −1 if there is none, shape (N,)."""
         model = self.model
         state = np.repeat(np.arange(len(model)), np.diff(model.offsets))
         staying = np.flatnonzero(model.present[state] == model.present[model.targets])
@@ -131,25 +132,26 @@ class BeliefFilter:
 
     @cached_property
     def _rested_in(self) -> Ints:
-        """Of each state, the state after a step at its place, shape (N,)."""
+        """The state that follows each state after a step at the same place, shape (N,)."""
         return np.where(self.stays < 0, np.arange(len(self.model)), self.model.targets[self.stays])
 
     def rested(self, beliefs: Singles) -> Singles:
-        """Return beliefs one step later, if the vehicles stayed where they are for certain."""
+        """Return beliefs one step later, given that the vehicles stayed at their places."""
         result = np.zeros_like(beliefs)
         np.add.at(result, self._rested_in, beliefs)
         return result
 
     def rested_back(self, values: Singles) -> Singles:
-        """Return what is expected of values at each state one step before, for the same vehicles."""
+        """Return the expectation of values one step earlier, given that the vehicles stayed at their places."""
         result: Singles = values[self._rested_in]
         return result
 
     def weigh(self, beliefs: Singles, reports: Reports) -> Bools:
-        """Take reports into account, in place; return which of them the beliefs held impossible, and left out."""
+        """Weigh beliefs by reports, in place; return which reports were impossible, and were left out."""
         weighed = beliefs * self.observations.likelihood(reports)
         total = _totals(weighed)
         impossible: Bools = ~(total > np.finfo(np.float32).tiny)
+        # One impossible report must not end a sequence: the belief stays as predicted.
         if impossible.any():
             weighed[:, impossible] = beliefs[:, impossible]
             total = _totals(weighed)
@@ -157,32 +159,32 @@ class BeliefFilter:
         return impossible
 
     def places(self, beliefs: Singles) -> Singles:
-        """Return the beliefs in places, shape (P, B)."""
+        """Return beliefs over places, shape (P, B)."""
         result: Singles = self.model.to_places @ beliefs
         return result
 
 
 def _totals(beliefs: Singles) -> Singles:
-    """Return the sums of beliefs, shape (B,): a product with ones, which is quicker than a sum over an axis."""
+    """Return the sums of beliefs, shape (B,), by a product with ones, which is faster than a sum over an axis."""
     totals: Singles = np.ones(len(beliefs), np.float32) @ beliefs
     return totals
 
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
-    """What vehicles reported, one after the other."""
+    """The reports of vehicles, vehicle after vehicle."""
 
     slot: Ints
     """Ascending in each sequence, shape (n,)."""
     output: Ints
-    """−1 for none, shape (n,)."""
+    """−1 where there is no report, shape (n,)."""
     starts: Ints
     """Where each sequence starts, ascending from 0, shape (V,)."""
     follows: Ints | None = None
-    """In how many slots in a row just before the vehicle reported, shape (n,), as `Reports` has it; None: in as many as
-    the sequence has outputs for. A vehicle that starts anew without a gap needs it."""
+    """Number of consecutive slots with a report just before, shape (n,); see `Reports`. None: counted from the
+    sequence. It must be given where a vehicle starts anew without a gap."""
     time_ms: Ints | None = None
-    """When each report was made, as `Reports` has it; None: at the start of its slot."""
+    """When each report was made; see `Reports`. None: at the start of its slot."""
 
     def __post_init__(self) -> None:
         inside = np.ones(len(self.slot), bool)
@@ -192,9 +194,9 @@ class Sequences:
 
     @classmethod
     def of(cls, slot: npt.ArrayLike, output: npt.ArrayLike, vehicle: npt.ArrayLike) -> tuple[Sequences, Positions]:
-        """Sort reports in any order by vehicle and slot; return them, and the position that each came from.
+        """Sort reports by vehicle and slot; return them, and the position that each came from.
 
-        Of several reports of a vehicle in one slot, the first counts; the others have no place in the result.
+        If a vehicle has several reports in one slot, only the first is kept.
         """
         slots, outputs, names = np.asarray(slot, np.int64), np.asarray(output, np.int64), np.asarray(vehicle)
         order = np.lexsort((slots, names))
@@ -204,7 +206,7 @@ class Sequences:
         return cls(slots[order], outputs[order], np.flatnonzero(~same_vehicle)), order
 
     def chosen(self, some: Ints) -> Sequences:
-        """Return some of the sequences, by their numbers, in that order."""
+        """Return some of the sequences, by their numbers, in the order given."""
         lengths = self.lengths[some]
         starts = np.cumsum(lengths) - lengths
         rows = np.repeat(self.starts[some] - starts, lengths) + np.arange(int(lengths.sum()))
@@ -218,7 +220,7 @@ class Sequences:
 
 
 def follow(beliefs: BeliefFilter, sequences: Sequences, seen: Seen) -> int:
-    """Follow all sequences; return how many reports the beliefs held impossible, and left out."""
+    """Filter all sequences; return how many reports were impossible, and were left out."""
     impossible = 0
     size = max(1, _CELLS // (beliefs.bytes_per_vehicle // 4))
     for starts, lengths in _batches(sequences, size):
@@ -233,45 +235,44 @@ def smooth(
     sequences: Sequences,
     seen: Seen,
     *,
-    lag: int = 60,
     moved: Moved | None = None,
     rested: Rested | None = None,
     only_first: bool = False,
 ) -> int:
-    """Follow all sequences, and go back over them; as `follow`, with smoothed beliefs.
+    """Smooth all sequences (forward–backward algorithm); otherwise as `follow`.
 
     Parameters
     ----------
-    lag
-        How many later slots of a sequence count at least; where memory allows, all of them do.
     moved
-        Called for each step of the motion model: for slots that lie one step after the one before.
+        Called for each slot that lies one step of the motion model after the slot before.
     rested
-        Called for each slot that is held. With it such a slot is a step that stays at the place: a state that knows
-        the place before then knows the same place twice.
+        Called for each held slot. If given, a held slot is a step that stays at the place: a state of two places then
+        holds the same place twice.
     only_first
         Call `seen` for the first slot of each sequence only.
     """
     impossible = 0
     sequences = _with_rests(beliefs, sequences)
     cells = beliefs.bytes_per_vehicle // 4
-    window = max(2 * lag, _SMOOTHED_BYTES // (4 * cells))
+    window = max(2 * _LAG, _SMOOTHED_BYTES // (4 * cells))
     size = max(1, min(_CELLS // cells, _SMOOTHED_BYTES // (4 * cells * max(1, int(sequences.lengths.max(initial=1))))))
     for starts, lengths in _batches(sequences, size):
         batch = _Batch(beliefs, sequences, starts, lengths, rested=rested, only_first=only_first)
+        # Smoothing needs all ticks that come later. Where a sequence is too long for memory, a window of ticks is
+        # smoothed as soon as `_LAG` later ticks are known.
         kept: list[_Tick] = []
         for tick in batch.forwards():
             impossible += int(tick.impossible.sum())
             kept.append(tick)
-            if len(kept) >= window + lag:
-                batch.backwards(kept, seen, moved, count=len(kept) - lag)
-                kept = kept[-lag:]
+            if len(kept) >= window + _LAG:
+                batch.backwards(kept, seen, moved, count=len(kept) - _LAG)
+                kept = kept[-_LAG:]
         batch.backwards(kept, seen, moved, count=len(kept))
     return impossible
 
 
 def _with_rests(beliefs: BeliefFilter, sequences: Sequences) -> Sequences:
-    """Return sequences where a slot without a report, between two that are equal by hold, has that report too."""
+    """Fill slots without a report that lie between two equal, held reports: the vehicle rested there."""
     output, number = sequences.output, np.arange(len(sequences.output))
     sequence = np.repeat(np.arange(len(sequences.starts)), sequences.lengths)
     told = output != NO_REPORT
@@ -282,7 +283,7 @@ def _with_rests(beliefs: BeliefFilter, sequences: Sequences) -> Sequences:
 
 
 def _batches(sequences: Sequences, size: int) -> Iterator[tuple[Ints, Ints]]:
-    """Yield starts and lengths of sequences that are followed together, the longest first."""
+    """Yield starts and lengths of the sequences of each batch, the longest first."""
     lengths = sequences.lengths
     order = np.argsort(-lengths, kind="stable")
     for first in range(0, len(order), size):
@@ -292,17 +293,17 @@ def _batches(sequences: Sequences, size: int) -> Iterator[tuple[Ints, Ints]]:
 
 @dataclass(frozen=True, eq=False)
 class _Tick:
-    """One slot of each sequence that goes on."""
+    """The n-th slot of every sequence of a batch that has one."""
 
     number: int
-    """From 0."""
+    """n, from 0."""
     positions: Positions
     steps: Ints
-    """Steps of the model since the slot before; 0: the report is held; −1: nothing was known, or for too long."""
+    """Steps of the model since the slot before; 0: the report is held; −1: the filter starts anew."""
     reports: Reports
     beliefs: Singles
     impossible: Bools
-    """Whether the report was left out, since no belief explained it."""
+    """Whether the report was left out because no state explains it."""
 
 
 class _Batch:
@@ -328,17 +329,19 @@ class _Batch:
         last = np.full(len(self._starts), NO_REPORT)
         reported = np.zeros(len(self._starts), np.int64)
         for tick in range(int(self._lengths[0]) if len(self._lengths) else 0):
+            # The longest sequences come first, so those that go on are always the first columns.
             active = int(np.searchsorted(-self._lengths, -tick, side="left"))
             positions = self._starts[:active] + tick
             slot, output = self._sequences.slot[positions], self._sequences.output[positions]
             beliefs = beliefs[:, :active].copy() if active < beliefs.shape[1] else beliefs
+            # Slots since the last one; −1 at the start and after a long gap, where the filter starts anew.
             elapsed = slot - self._sequences.slot[positions - 1] if tick else np.full(active, -1)
             elapsed = np.where(elapsed > self._longest_gap, -1, elapsed)
             follows = np.where(elapsed == 1, reported[:active], 0)
             held = self._filter.are_held(output, last[:active]) & (elapsed > 0)
             if tick:
                 elapsed = np.where(held, 0, elapsed)
-                # Slots without a report spread the belief. A report that is held shows that nothing has changed.
+                # Slots without a report have spread the belief. A held report takes it back to the last report.
                 silent = held & (reported[:active] == 0)
                 if silent.any():
                     beliefs[:, silent] = at_report[:, :active][:, silent]
@@ -346,6 +349,7 @@ class _Batch:
             if self._sequences.follows is not None:
                 follows = self._sequences.follows[positions]
             time_ms = None if self._sequences.time_ms is None else self._sequences.time_ms[positions]
+            # A held report is no new evidence: it is weighed as none.
             reports = Reports(np.where(held, NO_REPORT, output), slot, follows, time_ms)
             impossible = self._weighed(beliefs, reports)
             told = output != NO_REPORT
@@ -358,6 +362,7 @@ class _Batch:
             yield _Tick(tick, positions, steps, reports, kept, impossible)
 
     def _predicted(self, beliefs: Singles, elapsed: Ints) -> Singles:
+        """Step beliefs by the slots elapsed since the last one; columns with equal gaps share one product."""
         unlike = np.unique(elapsed)
         if len(unlike) == 1 and unlike[0] > 0:
             beliefs = self._filter.predicted(beliefs, int(unlike[0]) * self._filter.steps_per_slot)
@@ -386,10 +391,11 @@ class _Batch:
         return impossible
 
     def backwards(self, ticks: list[_Tick], seen: Seen, moved: Moved | None, *, count: int) -> None:
-        """Call `seen` with smoothed beliefs of the first so many ticks, the last of them first.
+        """Call `seen` with smoothed beliefs of the first `count` ticks, from the last to the first.
 
         Call `moved` with the steps that lead on from these ticks.
         """
+        # `later`: the likelihood of all reports after a tick from each state in it, up to a factor.
         later: Singles | None = None
         for number in reversed(range(len(ticks))):
             tick = ticks[number]
@@ -397,6 +403,7 @@ class _Batch:
             if later is None:
                 later = np.ones_like(tick.beliefs)
             elif later.shape[1] < active:
+                # Sequences that end at this tick have no later reports.
                 ended = np.ones((len(later), active - later.shape[1]), np.float32)
                 later = np.concatenate([later, ended], axis=1)
             if number < count and not (self._only_first and tick.number):
@@ -406,13 +413,15 @@ class _Batch:
             if number:
                 later = self._weighed_back(later, tick)
                 earlier = self._stepped_back(later, tick)
+                # Moves into the first tick after the `count` ones still start from one of them.
                 if moved is not None and number <= count:
                     self._tell_moves(ticks[number - 1].beliefs[:, :active], later, earlier, tick, moved)
+                # Scaled in every tick, because the product over a long sequence would underflow.
                 largest = earlier.max(axis=0)
                 later = earlier * (1 / np.maximum(largest, np.finfo(np.float32).tiny))
 
     def _weighed_back(self, later: Singles, tick: _Tick) -> Singles:
-        """Return how probable the reports of a tick and all later ones are from each state in it."""
+        """Return the likelihood of the reports of a tick and all later ones from each state in it."""
         told = (tick.reports.output != NO_REPORT) & ~tick.impossible
         if told.all():
             likely: Singles = later * self._filter.observations.likelihood(tick.reports)
@@ -423,7 +432,7 @@ class _Batch:
         return weighed
 
     def _stepped_back(self, later: Singles, tick: _Tick) -> Singles:
-        """Return how probable the same is from each state one tick before."""
+        """Return the same likelihood from each state one tick before."""
         if (tick.steps == 1).all():
             return self._filter.predicted_back(later, 1)
         earlier: Singles = later.copy()
@@ -438,6 +447,7 @@ class _Batch:
         return earlier
 
     def _tell_moves(self, before: Singles, later: Singles, earlier: Singles, tick: _Tick, moved: Moved) -> None:
+        """Call `moved` and `rested`, each normalised so that all moves of a sequence have probability 1 together."""
         single, held = tick.steps == 1, tick.steps == 0
         if self._rested is not None and held.any():
             stayed = before[:, held] * earlier[:, held]

@@ -1,15 +1,15 @@
-"""A motion model from a map, from walks, or from both, each place with the memory that it needs.
+"""Learn a motion model from a map, from walks, or from both, with as much memory as each place needs.
 
-Where counts are few they are mixed with what is known more broadly, by Witten and Bell's weights: a history that was
-seen c times and followed by k different places trusts itself by c / (c + k). From the inside out:
+Counts of a history are mixed with a broader distribution by Witten and Bell's weights: a history that was seen c times,
+followed by k different places, has the weight c / (c + k). Each line is made from left to right:
 
     places near by  ←  trips driven over the roads  ←  walks        from the present place alone
     from the present place alone  ←  trips driven  ←  walks         with the place before
     with the place before  ←  trips driven  ←  walks                with two places before
 
-`BlanketOrders` gives the order of the model at each pair of places: the Markov blanket that was found, or predicted,
-there. A blanket of length γ says that the last γ places matter to the next one: a chain of order γ. It depends on the
-speed between the two places and on the region of the present one. Where nothing is known, the last place alone counts.
+`BlanketOrders` gives the order of the model at each pair of places: the length of the Markov blanket that was found, or
+predicted, there. A blanket of length γ says that the last γ places matter to the next one: a chain of order γ. The
+length depends on the speed between the two places and on the region of the present place. The default is order 1.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from geoblanket.build.blanket_lengths import (
     KnownLengths,
     LengthSource,
     check_source,
-    read_found_blankets,
+    read_source,
     regions_of_source,
 )
 from geoblanket.errors import ParameterError
@@ -42,27 +42,35 @@ from geoblanket.roads.zones import Zones
 from geoblanket.tracking.motion_model import LONGEST_MEMORY, MotionModel, Singles, TripShape
 from geoblanket.tracking.synthetic_walks import count_steps, drive
 
-__all__ = ["DEFAULT_INTERVAL_S", "BlanketOrders", "Lengths", "learn_motion", "model_of_counts", "read_orders"]
+__all__ = [
+    "DEFAULT_INTERVAL_S",
+    "BlanketOrders",
+    "Lengths",
+    "find_keys",
+    "learn_motion",
+    "model_of_counts",
+    "read_orders",
+]
 
 _HOURS: Final = tuple(range(24))
 Lengths = Callable[[Indices, Indices], Ints]
-"""Gives the order of the chain, 1 or more, for pairs of the place at t and the place at t − 1."""
+"""Returns the order of the chain, 1 or more, for pairs of the place at t and the place at t − 1."""
 
 DEFAULT_INTERVAL_S: Final = 30.0
 _LONGEST_MOVE_M_S: Final = 50.0
 _TYPICAL_MOVE_M_S: Final = 250 / 30
 _RARE_MOVE: Final = 2e-4
-"""Moves that are less probable are left out: most of all pairs of places, and of hardly any use."""
+"""Less probable moves are left out: they are most of all pairs of places, and of hardly any use."""
 _RARE_HISTORY: Final = 5
-"""A state of three places is made where its history was seen so often; otherwise the last two stand for it."""
+"""A history of three places that was seen less often gets no state; its last two places stand for it."""
 _UNSEEN: Final = 0.5
-"""How often each place counts as seen besides."""
+"""Added to the count of each place, so that none is impossible."""
 
 
 @checked
 @dataclass(frozen=True, eq=False)
 class BlanketOrders:
-    """Orders by the blankets that a source knows: what `learn_motion` takes as its `order`.
+    """Orders by Markov blankets, for the `order` of `learn_motion`.
 
     Examples
     --------
@@ -84,14 +92,14 @@ class BlanketOrders:
     ) -> BlanketOrders:
         """Return the orders by findings or by a predictor.
 
-        A motion model has no hours: the longest blanket of a day counts.
+        A motion model does not know the hour: the longest blanket of a day counts.
 
         Parameters
         ----------
         interval_s
-            Seconds of a step of the model.
+            Length of a step of the model, seconds.
         zones
-            Where blankets were found for zones instead of a grid: these zones.
+            The zones that the blankets were found for, where this was not a grid.
 
         Raises
         ------
@@ -125,7 +133,7 @@ def read_orders(
     Parameters
     ----------
     findings, predictor
-        One of both.
+        Give one of them.
     interval_s, zones
         As for `BlanketOrders.of`.
 
@@ -134,7 +142,7 @@ def read_orders(
     InputError
         If the file cannot be used.
     MismatchError
-        If it is for another interval, or for other zones.
+        If the file is for another interval, or for other zones.
 
     Examples
     --------
@@ -146,15 +154,7 @@ def read_orders(
     >>> orders(here, here).tolist() in ([1], [2], [3])  # for a vehicle at rest
     True
     """
-    source: LengthSource
-    if findings is not None and predictor is None:
-        source = read_found_blankets(findings)
-    elif predictor is not None and findings is None:
-        from geoblanket.blanket.predictor_file import load_predictor
-
-        source = load_predictor(predictor)
-    else:
-        raise ParameterError("Give either findings or a predictor.")
+    source = read_source(findings=findings, predictor=predictor)
     return BlanketOrders.of(source, places, interval_s=interval_s, zones=zones)
 
 
@@ -165,7 +165,6 @@ def learn_motion(
     places: Places,
     *,
     walks: str | Path | AnyFrame | None = None,
-    part: Part = "all",
     split: Split | None = None,
     order: int | Lengths = 2,
     interval_s: float | None = None,
@@ -180,14 +179,14 @@ def learn_motion(
         The roads, and the places between which vehicles move.
     walks
         A table written by `geoblanket match`, or `Walks` of a data frame; None: the model knows the roads alone.
-    part, split
-        Which of the walks to learn from; by default all.
+    split
+        Learn from the training part of this split; None: from all walks.
     order
-        How many of the last places matter, 1 to 3, everywhere; or a function that says it by the last two places.
+        How many of the last places matter, 1 to 3: a number for all places, or a function of the last two places.
     interval_s
-        Seconds of a step, without walks (by default 30); walks have their own.
+        Length of a step, seconds; by default that of the walks, or 30 without walks.
     seed
-        Of the trips driven over the roads.
+        Seed of the trips simulated over the roads.
 
     Raises
     ------
@@ -209,14 +208,16 @@ def learn_motion(
     learned: dict[str, Any] = {"roads": graph.identity, "spacing_m": places.spacing_m, "seed": seed}
     counts = trips = None
     if walks is not None:
-        _, about = scan_walks(walks)
+        frame, about = scan_walks(walks)
         if interval_s is not None and interval_s != about["interval_s"]:
             raise ParameterError(
                 f"The walks have a step every {about['interval_s']:g} s. Got {interval_s:g} s instead: leave it out."
             )
         interval_s = float(about["interval_s"])
+        part: Part = "all" if split is None else "train"
         counts = count_histories(walks, places, largest=max(memory - 1, 1), part=part, split=split, progress=progress)
-        trips = _shape_of_walks(walks, part=part, split=split)
+        parts = split_walks(frame, path=walks, part=part, split=split or Split())
+        trips = TripShape.of(parts.start_hour[parts.chosen], parts.length[parts.chosen])
         learned |= {"walks": str(about.get("method", "")), "part": part, "steps": int(counts.count.sum())}
         learned |= {name: about[name] for name in ("training",) if name in about}
     interval_s = DEFAULT_INTERVAL_S if interval_s is None else interval_s
@@ -249,12 +250,14 @@ def model_of_counts(
     learned: dict[str, Any],
     trips: TripShape | None = None,
 ) -> MotionModel:
-    """Return the model of histories that were counted on trips driven over the roads, and on walks if there are any.
+    """Return the model of counted histories.
 
     Parameters
     ----------
+    driven, walked
+        Histories of trips simulated over the roads, and of walks if there are any.
     trips
-        When trips start and how long they are; by default at any hour, and as long as usual.
+        When trips start and how long they are; by default `TripShape.usual`.
     """
     trips = TripShape.usual(interval_s) if trips is None else trips
     evidence = [driven] if walked is None else [driven, walked]
@@ -276,14 +279,8 @@ def model_of_counts(
     )
 
 
-def _shape_of_walks(walks: str | Path, *, part: Part, split: Split | None) -> TripShape:
-    frame, _ = scan_walks(walks)
-    parts = split_walks(frame, path=walks, part=part, split=split or Split())
-    return TripShape.of(parts.start_hour[parts.chosen], parts.length[parts.chosen])
-
-
 def _by_present(places: Places, evidence: list[HistoryCounts], interval_s: float) -> Distributions:
-    """Return where vehicles go from each place, whatever was before, without rare moves; shape (P, P)."""
+    """Return the distribution of the next place by the present place alone, without rare moves, shape (P, P)."""
     count = len(places)
     moves = near_places(
         places,
@@ -306,7 +303,7 @@ def _by_present(places: Places, evidence: list[HistoryCounts], interval_s: float
 
 @dataclass(frozen=True, eq=False)
 class _Moves:
-    """Moves from place to place: all that there are, whatever else a state remembers."""
+    """All moves from place to place; every state with the same present place has the same moves."""
 
     places: int
     offsets: Ints
@@ -326,23 +323,23 @@ class _Moves:
 
     def number(self, sources: Indices, targets: Indices) -> Ints:
         """Return the numbers of moves, −1 where there is none."""
-        return _found(self.keys, sources.astype(np.int64) * self.places + targets)
+        return find_keys(self.keys, sources.astype(np.int64) * self.places + targets)
 
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Where states lead: each has every move of its present place, with probabilities of its own."""
+    """The moves of states: each state has every move of its present place, with its own probabilities."""
 
     offsets: Ints
     state: Ints
-    """Of each entry."""
+    """The state of each entry."""
     move: Ints
-    """Of each entry, its number."""
+    """The number of each entry's move."""
     chances: Floats
 
     @classmethod
     def of(cls, moves: _Moves, present: Indices) -> _Rows:
-        """Return rows of states with these present places, as if nothing else mattered."""
+        """Return the rows of states with these present places, with the probabilities of order 1."""
         degree = np.diff(moves.offsets)[present]
         offsets = np.concatenate([[0], np.cumsum(degree)]).astype(np.int64)
         state = np.repeat(np.arange(len(present)), degree)
@@ -353,17 +350,23 @@ class _Rows:
         return _Rows(self.offsets, self.state, self.move, chances)
 
     def of_states(self, states: Ints) -> Floats:
-        """Return the chances of some states, one after the other."""
+        """Return the probabilities of some states, state after state."""
         degree = np.diff(self.offsets)[states]
         first = np.repeat(self.offsets[states] - np.cumsum(degree) + degree, degree)
         chances: Floats = self.chances[first + np.arange(len(first))]
         return chances
 
     def mixed(self, moves: _Moves, states: Ints, later: Indices, count: Ints) -> _Rows:
-        """Mix the rows with counts of states (−1: none of these) and the places after them."""
+        """Mix the rows with counts by Witten and Bell's weights.
+
+        Parameters
+        ----------
+        states, later, count
+            How often each place came after each state (−1: a state that there is not).
+        """
         size = len(self.offsets) - 1
         known = np.flatnonzero(states >= 0)
-        entries = _found(
+        entries = find_keys(
             self.state * moves.places + moves.targets[self.move], states[known] * moves.places + later[known]
         )
         seen = np.bincount(entries[entries >= 0], count[known][entries >= 0], len(self.chances))
@@ -377,7 +380,7 @@ class _Rows:
 
 @dataclass(frozen=True, eq=False)
 class _Chain:
-    """States of one place, of two, then of three, and where each leads."""
+    """States of one place, then of two, then of three, and their moves."""
 
     moves: _Moves
     of_move: Ints
@@ -392,8 +395,9 @@ class _Chain:
     def of(cls, moves: _Moves, lengths: Ints, evidence: list[HistoryCounts]) -> _Chain:
         """Make the chain whose order is given for each move.
 
-        A place alone is a state where some move that leads there needs no memory.
+        A place alone is a state if some move that leads there has order 1.
         """
+        # The states: a place after moves of order 1, a move for order 2 or more, a frequent triple for order 3.
         alone, pairs = np.unique(moves.targets[lengths == 1]), np.flatnonzero(lengths >= 2)
         triple_keys = _triple_keys(moves, lengths, evidence)
         move, third = np.divmod(triple_keys, moves.places)
@@ -407,6 +411,7 @@ class _Chain:
             states[len(alone) :, :2] = np.column_stack([moves.targets[last], moves.sources[last]])
         if memory > 2:
             states[len(alone) + len(pairs) :, 2] = third
+        # Probabilities from short to long histories: each starts from the shorter one and is mixed with its counts.
         by_pair, by_triple = (_Rows.of(moves, moves.targets[some]) for some in (pairs, move))
         pair_of_move = np.full(len(lengths), -1, np.int64)
         pair_of_move[pairs] = np.arange(len(pairs))
@@ -417,7 +422,7 @@ class _Chain:
         by_triple = by_triple.with_chances(by_pair.of_states(pair_of_move[move]))
         for counts in evidence if memory > 2 else ():
             known = counts.where(counts.depth >= 2)
-            triple = _found(triple_keys, _triple_key(moves, known.histories))
+            triple = find_keys(triple_keys, _triple_key(moves, known.histories))
             by_triple = by_triple.mixed(moves, triple, known.next_place, known.count)
         rows = _Rows.of(moves, states[:, 0])
         own = slice(rows.offsets[len(alone)], None)
@@ -425,21 +430,21 @@ class _Chain:
         return cls(moves, of_move, triple_keys, states, rows, lengths)
 
     def entered(self) -> Indices:
-        """Return the state after each move of a state: the longest for the new history that there is."""
+        """Return the state after each move of a state: the longest state that the new history has."""
         rows = self.rows
         entered = self.of_move[rows.move]
         if self.states.shape[1] > 2:
-            # The next place, the present one and the one before: only where the state still knows the latter.
+            # A triple needs the place before the present one, which states of one place do not know.
             before = self.states[rows.state, 1].astype(np.int64)
-            longer = _found(self.triple_keys, np.where(before >= 0, rows.move * self.moves.places + before, -1))
+            longer = find_keys(self.triple_keys, np.where(before >= 0, rows.move * self.moves.places + before, -1))
             first = len(self.states) - len(self.triple_keys)
             entered = np.where(longer >= 0, first + longer, entered)
         return entered.astype(np.int32)
 
     def start(self, starts: Floats, visits: Floats) -> Singles:
-        """Return the belief over states where trips start by these shares of places.
+        """Return the belief over states at the start of a trip, given the shares of places.
 
-        What came before is as usual: places by how often they are visited, and lead there.
+        The place before is taken as usual: in proportion to visits times the probability of the move.
         """
         flow = visits[self.moves.sources] * self.moves.chances
         into = np.bincount(self.moves.targets, flow, self.moves.places)
@@ -450,27 +455,27 @@ class _Chain:
 
 
 def _triple_key(moves: _Moves, histories: Indices) -> Ints:
-    """Return a move and the place before it in one number, for histories of three places; −1 without such a move."""
+    """Return a move and the place before it in one number, for histories of three places; −1 if no such move exists."""
     move = moves.number(histories[:, 1], histories[:, 0])
     return np.where(move >= 0, move * moves.places + histories[:, 2], -1)
 
 
 def _triple_keys(moves: _Moves, lengths: Ints, evidence: list[HistoryCounts]) -> Ints:
-    """Return the keys of histories of three places that were seen often enough, where the order is 3, ascending."""
+    """Return the keys, ascending, of histories of three places that are frequent and whose move has order 3."""
     if not (lengths >= 3).any():
         return np.empty(0, np.int64)
     known = HistoryCounts.joined([counts.where(counts.depth >= 2) for counts in evidence])
     keys, which = np.unique(_triple_key(moves, known.histories), return_inverse=True)
     keys = keys[(np.bincount(which, known.count) >= _RARE_HISTORY) & (keys >= 0)]
     move, third = np.divmod(keys, moves.places)
-    # It is entered from a state that knows the place before, so the earlier move has an order of 2 at least.
+    # A state of three places is entered from a state of two, so the earlier move must have order 2 or more.
     earlier = moves.number(third, moves.sources[move])
     kept: Ints = keys[(lengths[move] >= 3) & (earlier >= 0) & (lengths[earlier] >= 2)]
     return kept
 
 
-def _found(ascending: Ints, asked: Ints) -> Ints:
-    """Return where each number is among ascending ones, −1 where it is not."""
+def find_keys(ascending: Ints, asked: Ints) -> Ints:
+    """Return the position of each number among ascending ones, −1 where it is absent."""
     if not len(ascending):
         return np.full(len(asked), -1, np.int64)
     position = np.searchsorted(ascending, asked).clip(max=len(ascending) - 1)
@@ -478,7 +483,7 @@ def _found(ascending: Ints, asked: Ints) -> Ints:
 
 
 def _shares_of_places(counts: HistoryCounts, places: int) -> tuple[Floats, Floats]:
-    """Return where trips start, and where vehicles are at any time; no place has no share."""
+    """Return the share of each place among starts of trips, and among all steps; both positive."""
     at_start = np.where(counts.depth == 0, counts.count, 0)
     seen = [np.bincount(counts.histories[:, 0], weights, places) for weights in (at_start, counts.count)]
     starts, visits = ((part + _UNSEEN) / (part + _UNSEEN).sum() for part in seen)

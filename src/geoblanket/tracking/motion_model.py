@@ -1,16 +1,16 @@
-"""How vehicles move, as anyone may know it: a Markov chain over recent places, of the order that each place needs.
+"""The motion model: a public Markov chain over recent places, of variable order.
 
-A *state* is the present place with as many earlier ones as matter there: one for order 1, two for order 2, three for
-order 3. From a state a vehicle goes to a next place; the state that follows is the longest one that the chain has for
-the new history. So a place where the past tells nothing costs one state, and a memory is paid for only where it helps.
+A *state* is the present place and as many earlier places as matter there: none for order 1, one for order 2, two for
+order 3. From a state a vehicle moves to a next place; the next state is the longest one that the chain has for the new
+history. So a place whose past does not matter costs one state, and memory is used only where it helps.
 
-The model is public: it is learned from a map, from walks, or from both (`learning`), and says so in its file.
+The model is learned from a map, from walks, or from both (`learning`); its file says which.
 
-`TripShape` says when trips start and how long they are. Lengths are known by fixed bins, so that few numbers tell them:
-about two for each doubling, the same for every city. Within a bin all lengths are alike.
+`TripShape` says when trips start and how long they are. Lengths are counted in fixed bins, about two for each doubling,
+the same for every city. Within a bin all lengths are equally probable.
 
 `SparseRows` multiplies sparse matrices: by SciPy where it is installed, and by NumPy alone on a small device. Both give
-the same products up to rounding; SciPy's come several times sooner. Attributes are named as in SciPy's `csr_array`.
+the same products up to rounding; SciPy is several times as fast. Attributes are named as in SciPy's `csr_array`.
 """
 
 from __future__ import annotations
@@ -56,32 +56,32 @@ __all__ = [
 ]
 
 LONGEST_MEMORY: Final = 3
-"""Places of a state, the present one included, at most."""
+"""The largest number of places in a state, the present one included."""
 MAGIC: Final = _MAGIC_OF["model"]
-_MOST_PLACES: Final = 1 << 20
-_MOST_STATES: Final = 1 << 26
 _MOST_STEPS_IN_SLOT: Final = 3600
-_TOLERANCE: Final = 1e-3
-_LARGEST_SPREAD_M: Final = 100_000.0
 _TYPICAL_MOVE_M_S: Final = 200 / 30
-"""By distance alone, a place becomes less probable by a factor e over 200 metres for an interval of 30 seconds."""
+"""Without roads, the probability of a place falls by a factor e over 200 metres for a step of 30 seconds."""
 _RARE_MOVE: Final = 2e-3
 _MOST_STARTS: Final = 100
-"""How often a model may have been learned from released reports, each time starting from the one before."""
+"""The longest chain of models learned from released reports, each started from the one before."""
 _BY_BLANKET: Final = "by blanket"
+_DTYPES: Final = {
+    "places_e7": "<i4", "states": "<i4", "start": "<f4", "offsets": "<i8", "targets": "<i4", "chances": "<f4",
+    "hours": "<f4", "lengths": "<f4",
+}  # fmt: skip
 _Entries = npt.NDArray[np.floating[Any]]
 HOURS: Final = 24
 DAY_S: Final = 86_400
 _HOUR_S: Final = DAY_S // HOURS
 MOST_STEPS: Final = 1024
-"""A longer trip counts as one of so many steps."""
+"""A longer trip counts as a trip of this many steps."""
 _LEAST_STEPS: Final[Ints] = np.ceil(2.0 ** np.arange(1, 10.5, 0.5) - 1e-9).astype(np.int64)
-"""Steps of a trip from which a bin starts: powers of √2, from 2 to 1,024, where the last bin ends."""
+"""The fewest steps of each bin: powers of √2, from 2 to 1,024, where the last bin ends."""
 LENGTH_BINS: Final = len(_LEAST_STEPS) - 1
 _USUAL_TRIP_S: Final = 720.0
 _USUAL_STEPS: Final = 24.0
 _SMOOTHING: Final = 1.0
-"""Trips of the usual shape that count besides those that were counted: nothing becomes impossible."""
+"""Weight of the usual shape, in trips, so that no hour and no length becomes impossible."""
 
 
 @checked
@@ -102,27 +102,27 @@ class MotionModel:
     places_e7: Indices
     """Latitude and longitude of each place, 1e-7 degrees, shape (P, 2)."""
     places_identity: str
-    """SHA-256 of the places, as `Places.identity` has it; empty where they are of no road graph."""
+    """`Places.identity` of the places; empty if they belong to no road graph."""
     interval_s: float
-    """Seconds of a step."""
+    """Length of a step, seconds."""
     states: Indices
-    """The place at t, t − 1, ... of each state, −1 where the state does not look so far back, shape (N, memory)."""
+    """The place at t, t − 1, ... of each state, −1 where the state does not reach so far back, shape (N, memory)."""
     start: Singles
-    """How probable each state is where nothing is known of a vehicle, shape (N,)."""
+    """Probability of each state at the start of a trip, shape (N,)."""
     offsets: Ints
     """Where the moves from each state start, shape (N + 1,)."""
     targets: Indices
     """The state that each move leads to, shape (M,)."""
     chances: Singles
-    """How probable each move is, shape (M,); those of a state sum to 1."""
+    """Probability of each move, shape (M,); the moves of a state sum to 1."""
     spread_m: float = 0.0
-    """How far a vehicle is from the place that stands for it, root mean square, metres; 0: it is at the place."""
+    """Root mean square distance of a vehicle from its nearest place, metres; 0: it is at the place."""
     learned: Mapping[str, Any] = field(default_factory=dict)
-    """What it was learned from, and how: JSON values."""
+    """What the model was learned from, and how: JSON values."""
     hours: Singles = field(default_factory=lambda: TripShape.usual().hours)
     """Share of the trips that start in each hour of the day, UTC, shape (24,)."""
     lengths: Singles = field(default_factory=lambda: TripShape.usual().lengths)
-    """Share of the trips by how many steps they have, in the bins of `length_bin`, shape (18,)."""
+    """Share of the trips in each bin of length (`length_bin`), shape (18,)."""
 
     def __post_init__(self) -> None:
         problem = self._problem()
@@ -134,7 +134,7 @@ class MotionModel:
 
     @property
     def place_count(self) -> int:
-        """P."""
+        """P, the number of places."""
         return len(self.places_e7)
 
     @property
@@ -144,7 +144,7 @@ class MotionModel:
 
     @cached_property
     def memory(self) -> int:
-        """How many places the longest state has: the order of the chain."""
+        """The order of the chain: how many places its longest state has."""
         return int((self.states >= 0).sum(axis=1).max())
 
     @cached_property
@@ -194,36 +194,36 @@ class MotionModel:
 
     @cached_property
     def moves_into(self) -> SparseRows:
-        """The same turned round, shape (N, N): a product with it takes a belief one step further."""
+        """The transpose of `moves`, shape (N, N): a product with it takes a belief one step further."""
         return self.moves.T
 
     @cached_property
     def to_places(self) -> SparseRows:
-        """What adds up a belief over states to one over places, shape (P, N)."""
+        """A product with it turns a belief over states into a belief over places, shape (P, N)."""
         ones, states = np.ones(len(self), np.float32), np.arange(len(self))
         return SparseRows.of_entries(ones, self.present, states, (self.place_count, len(self)))
 
     @cached_property
     def training(self) -> Training:
-        """What it was learned from, and what that promises to those who drove.
+        """What the model was learned from, and what that promises the drivers.
 
-        From released reports it is three statements together: of the model from which it started, of the bundle that
-        made the reports (`training` of `learned`), and of the reports (`released`). A file of an earlier version does
-        not have the last: then the ε of the reports is unknown.
+        A model from released reports combines three statements: of the model it started from, of the bundle that made
+        the reports (`training` in `learned`), and of the reports (`released`). Files of an earlier version lack the
+        last: the ε of their reports is unknown.
         """
         return _training(self.learned)
 
     def in_words(self) -> str:
-        """Return what it was learned from, and whether those who drove are protected."""
+        """Return what the model was learned from, and whether those who drove are protected."""
         return _in_words(self.learned)
 
     def steps_in(self, interval_s: float) -> int:
-        """Return how many steps there are in an interval of seconds.
+        """Return how many steps fit into an interval of seconds.
 
         Raises
         ------
         MismatchError
-            If it is not a whole number of steps, from 1 to 3,600.
+            If this is not a whole number from 1 to 3,600.
         """
         steps = round(interval_s / self.interval_s)
         if not 1 <= steps <= _MOST_STEPS_IN_SLOT or abs(steps * self.interval_s - interval_s) > 1e-6 * interval_s:
@@ -233,35 +233,11 @@ class MotionModel:
             )
         return steps
 
-    def of_order_1(self) -> MotionModel:
-        """Return the chain without memory that moves as this one does on the whole: a state for each place."""
-        count, left = self.place_count, self.moves.row_numbers
-        weight = (self.usual.astype(np.float64) + 1e-12)[left] * self.chances
-        pairs, pair_of = np.unique(self.present[left] * count + self.present[self.targets], return_inverse=True)
-        flow = np.bincount(pair_of, weight)
-        source, target = np.divmod(pairs, count)
-        return MotionModel(
-            places_e7=self.places_e7,
-            places_identity=self.places_identity,
-            interval_s=self.interval_s,
-            spread_m=self.spread_m,
-            states=np.arange(count, dtype=np.int32)[:, None],
-            start=np.asarray(self.to_places @ self.start, np.float32),
-            offsets=np.concatenate([[0], np.cumsum(np.bincount(source, minlength=count))]),
-            targets=target.astype(np.int32),
-            chances=(flow / np.bincount(source, flow)[source]).astype(np.float32),
-            learned={
-                **self.learned,
-                "order": "1" if self.learned.get("order") != _BY_BLANKET else f"1, {_BY_BLANKET} before",
-            },
-            hours=self.hours,
-            lengths=self.lengths,
-        )
-
     @cached_property
     def usual(self) -> Singles:
-        """How probable each state is at any time, in the long run, shape (N,)."""
+        """Probability of each state in the long run, shape (N,)."""
         belief = self.start.astype(np.float64)
+        # Power iteration. A thousandth starts anew in each step, so that it converges on any chain.
         for _ in range(200):
             belief = 0.999 * (self.moves_into @ belief) + 0.001 * self.start
         result: Singles = (belief / belief.sum()).astype(np.float32)
@@ -269,15 +245,15 @@ class MotionModel:
 
     @classmethod
     @checked
-    def by_distance(cls, places_e7: npt.ArrayLike, *, interval_s: float, places_identity: str = "") -> MotionModel:
-        """Return a model that knows no roads: near places are more probable than far ones.
+    def by_distance(cls, places_e7: npt.ArrayLike, *, interval_s: float) -> MotionModel:
+        """Return a model that knows no roads: the probability of a move falls with its distance.
 
         Parameters
         ----------
         places_e7
             Latitude and longitude of each place, 1e-7 degrees, shape (P, 2).
         interval_s
-            Seconds of a step.
+            Length of a step, seconds.
         """
         places = np.asarray(places_e7, np.int32)
         lat, lon = places.T * 1e-7
@@ -293,7 +269,7 @@ class MotionModel:
         count = len(places)
         return cls(
             places_e7=places,
-            places_identity=places_identity,
+            places_identity="",
             interval_s=interval_s,
             states=np.arange(count, dtype=np.int32)[:, None],
             start=np.full(count, 1 / max(count, 1), np.float32),
@@ -305,7 +281,7 @@ class MotionModel:
         )
 
     def save(self, path: str | Path) -> None:
-        """Write the model to one file, wholly or not at all; the same model gives the same bytes."""
+        """Write the model to a file, completely or not at all; the same model gives the same bytes."""
         write_arrays(path, magic=MAGIC, fields=self._fields(), arrays=self._arrays())
 
     @classmethod
@@ -316,17 +292,15 @@ class MotionModel:
         Raises
         ------
         InputError
-            If the file is damaged, or something else.
+            If the file is damaged, or is not a motion model.
         """
         fields, arrays = read_arrays(path, magic=MAGIC, kind="a motion model", hint="Make it again")
         try:
-            parts: dict[str, Any] = {**_typed(fields), **arrays}
-            if (problem := _untrue(parts["learned"])) is not None:
-                raise InputError(f"was changed after it was written: {problem}", path=path, hint="Make it again")
+            parts: dict[str, Any] = {**fields, **arrays}
             return cls(**parts)
-        except (ParameterError, TypeError, ValueError) as error:
+        except (ParameterError, TypeError) as error:
             raise InputError(
-                "is not a motion model written by geoblanket: its parts do not fit together",
+                f"is not a motion model of this version of geoblanket, or was changed: {f'{error}'.rstrip('.')}",
                 path=path,
                 hint="Make it again",
             ) from error
@@ -340,38 +314,22 @@ class MotionModel:
         }
 
     def _arrays(self) -> dict[str, npt.NDArray[Any]]:
-        names = ("places_e7", "states", "start", "offsets", "targets", "chances", "hours", "lengths")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in _DTYPES}
 
-    def _problem(self) -> str | None:  # noqa: PLR0911
-        """Return what is wrong, so that no index can point outside and no belief can vanish."""
-        places, states = len(self.places_e7), len(self.states)
-        types = {"places_e7": "<i4", "states": "<i4", "start": "<f4", "offsets": "<i8", "targets": "<i4"}
-        if any(getattr(self, name).dtype.str != dtype for name, dtype in {**types, "chances": "<f4"}.items()):
+    def _problem(self) -> str | None:
+        """Return what is wrong: types or shapes of arrays, or an impossible statement of its training."""
+        if {name: array.dtype.str for name, array in self._arrays().items()} != _DTYPES:
             return "an array has another type"
-        if self.places_e7.shape != (places, 2) or not 1 <= places <= _MOST_PLACES:
-            return f"it must have 1 to {_MOST_PLACES} places, each with two coordinates"
-        if self.states.ndim != 2 or not 1 <= self.states.shape[1] <= LONGEST_MEMORY or states > _MOST_STATES:
-            return f"its states must have 1 to {LONGEST_MEMORY} places"
-        if not 0 <= self.spread_m <= _LARGEST_SPREAD_M:
-            return f"vehicles must be 0 to {_LARGEST_SPREAD_M:g} metres from their places"
-        if not (0 < self.interval_s <= 86_400):
-            return "a step must take more than 0 and at most 86,400 seconds"
-        shapes = self.start.shape == (states,) and self.offsets.shape == (states + 1,)
-        if not shapes or self.targets.ndim != 1 or self.targets.shape != self.chances.shape:
+        states, moves = len(self.states), len(self.targets)
+        shapes: dict[str, tuple[int, ...]] = {
+            "places_e7": (self.place_count, 2), "start": (states,), "offsets": (states + 1,), "chances": (moves,),
+            "hours": (HOURS,), "lengths": (LENGTH_BINS,),
+        }  # fmt: skip
+        if any(getattr(self, name).shape != shape for name, shape in shapes.items()) or self.offsets[-1] != moves:
             return "its arrays do not fit together"
-        if self.offsets[0] != 0 or self.offsets[-1] != len(self.targets) or (np.diff(self.offsets) < 1).any():
-            return "every state must have a move"
-        if self.targets.min() < 0 or self.targets.max() >= states:
-            return "a move leads to no state"
-        if self.states[:, 0].min() < 0 or self.states.min() < -1 or self.states.max() >= places:
-            return "a state has no place"
-        if (np.abs(self.places_e7.astype(np.int64)).max(axis=0) > (900_000_000, 1_800_000_000)).any():
-            return "a place is not on Earth"
-        sums = np.append(np.add.reduceat(self.chances.astype(np.float64), self.offsets[:-1]), self.start.sum())
-        if not (min(self.chances.min(), self.start.min()) >= 0 and np.abs(sums - 1).max() < _TOLERANCE):
-            return "probabilities must not be negative, and must sum to 1"
-        return self.trips.problem() or _untrue(self.learned)
+        if not 0 < self.interval_s <= DAY_S:
+            return f"a step must take more than 0 and at most {DAY_S:,} seconds"
+        return _untrue(self.learned)
 
     def plot(self, *, ax: Axes | None = None, roads: RoadGraph | None = None) -> Axes:
         """Draw how often vehicles are at each place (extra `city`).
@@ -403,29 +361,17 @@ class MotionModel:
             f"order {self.memory}",
             counted(len(self.targets), "move"),
             f"steps of {self.interval_s:g} s",
-            self.training.in_few_words(),
+            self.training.in_words(),
         )
 
 
-def _typed(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a file, or raise ValueError unless they are what `save` writes."""
-    if set(fields) != {"interval_s", "places_identity", "spread_m", "learned"}:
-        raise ValueError("fields")
-    numbers = all(type(fields[name]) in (int, float) for name in ("interval_s", "spread_m"))
-    if not numbers or type(fields["places_identity"]) is not str:
-        raise ValueError("types")
-    if type(fields["learned"]) is not dict:
-        raise ValueError("learned")
-    return dict(fields)
-
-
 def _training(learned: Mapping[str, Any], starts: int = 0) -> Training:
-    """Return the statement that follows from what a model says it was learned from; raise ValueError if none can."""
+    """Return the statement of training that `learned` implies; raise ValueError if it is impossible."""
     source = learned.get("from")
     stated = Training.parsed(learned["training"]) if "training" in learned else None
     if source == "private":
         promised = Training("private", TrainingPromise.parsed(learned.get("promise")))
-        # Noise on walks that were drawn from a model is none for those who drove: what the walks say holds.
+        # Noise on synthetic walks does not protect those who drove: the statement of the walks holds.
         return promised if stated is None else stated
     if source == "released":
         if not isinstance(learned.get("start"), Mapping) or starts == _MOST_STARTS:
@@ -434,12 +380,12 @@ def _training(learned: Mapping[str, Any], starts: int = 0) -> Training:
         started = _training(learned["start"], starts + 1).together(stated or NOBODY)
         return started.together(Training("released", released=(reports,)))
     training = {"roads": NOBODY, "distance": NOBODY, "roads and walks": stated or WALKS}.get(str(source), NOT_SAID)
-    # How many past places matter was found in walks, without privacy.
+    # The orders were found in walks, without privacy.
     return training.together(WALKS) if _BY_BLANKET in str(learned.get("order")) else training
 
 
 def _untrue(learned: Mapping[str, Any]) -> str | None:
-    """Return why what a model says of its training cannot be true, or None."""
+    """Return why the statement of training is impossible, or None."""
     try:
         _training(learned)
     except ValueError as error:
@@ -466,7 +412,7 @@ def _in_words(learned: Mapping[str, Any], *, in_all: bool = True) -> str:
 
 
 class SparseRows:
-    """A sparse matrix, row by row.
+    """A sparse matrix in compressed rows.
 
     Parameters
     ----------
@@ -475,9 +421,9 @@ class SparseRows:
     indices
         Their columns, shape (M,).
     indptr
-        Where each row starts, and at last M, shape (rows + 1,).
+        Where each row starts, and M, shape (rows + 1,).
     columns
-        How many columns there are.
+        The number of columns.
     """
 
     def __init__(self, data: Singles, indices: Indices, indptr: Ints, columns: int) -> None:
@@ -488,7 +434,7 @@ class SparseRows:
     def of_entries(
         cls, data: Singles, rows: Ints | Indices, indices: Ints | Indices, shape: tuple[int, int]
     ) -> SparseRows:
-        """Return a matrix of entries in any order; those of the same row and column add up."""
+        """Return a matrix of entries in any order; entries of the same row and column add up."""
         order = np.argsort(rows, kind="stable")
         indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=shape[0]))])
         return cls(data[order], indices[order].astype(np.int32), indptr, shape[1])
@@ -500,7 +446,7 @@ class SparseRows:
 
     @cached_property
     def T(self) -> SparseRows:  # noqa: N802
-        """The matrix with rows and columns exchanged."""
+        """The transpose."""
         return SparseRows.of_entries(self.data, self.indices, self.row_numbers, self.shape[::-1])
 
     def __matmul__(self, values: _Entries) -> npt.NDArray[Any]:
@@ -510,8 +456,8 @@ class SparseRows:
             return product
         if values.ndim == 1:
             return (self @ values[:, None])[:, 0]
-        # The first entries of all rows at once, then the second ones, and so on: the longest rows come first, so that
-        # the rows that have an entry left are always those at the start.
+        # Without SciPy: add the first entries of all rows at once, then the second ones, and so on. The longest rows
+        # come first, so the rows with an entry left are always at the start.
         order, passes = self._passes
         sums = np.zeros((self.shape[0], values.shape[1]), np.result_type(self.data, values))
         for data, indices in passes:
@@ -522,22 +468,22 @@ class SparseRows:
 
     @cached_property
     def as_scipy(self) -> csr_array[np.float32, tuple[int, int]]:
-        """The same as SciPy has it, on the same memory: not to be changed."""
+        """The matrix for SciPy, on the same memory: read only."""
         from scipy.sparse import csr_array
 
-        # Offsets of the type of the indices: SciPy would turn both into the larger one, and take longer.
+        # Offsets get the type of the indices: SciPy would convert both to the larger type, which takes longer.
         indptr = self.indptr.astype(np.int32) if len(self.data) < 1 << 31 else self.indptr
         return csr_array((self.data, self.indices, indptr), shape=self.shape)
 
     def toarray(self) -> Singles:
-        """Return it as a dense matrix."""
+        """Return the dense matrix."""
         dense = np.zeros(self.shape, self.data.dtype)
         np.add.at(dense, (self.row_numbers, self.indices), self.data)
         return dense
 
     @cached_property
     def _passes(self) -> tuple[Ints, list[tuple[_Entries, Indices]]]:
-        """Return the rows, longest first, and the n-th entries and columns of all rows that have so many."""
+        """Return the rows, longest first, and for each n the n-th entries and columns of the rows that have them."""
         length = np.diff(self.indptr)
         order = np.argsort(-length, kind="stable")
         start, longest_first = self.indptr[order], length[order]
@@ -558,13 +504,13 @@ def _has_scipy() -> bool:
 
 
 def length_bin(steps: npt.ArrayLike) -> Ints:
-    """Return the bin of trips by their steps, the first and the last among them: 0 to `LENGTH_BINS` − 1."""
+    """Return the bin of each trip by its number of steps: 0 to `LENGTH_BINS` − 1."""
     bins: Ints = np.searchsorted(_LEAST_STEPS[1:-1], np.asarray(steps, np.int64), side="right").astype(np.int64)
     return bins
 
 
 def steps_of_bins(bins: Ints) -> tuple[Ints, Ints]:
-    """Return the least and the largest number of steps of trips in some bins."""
+    """Return the least and the largest number of steps of some bins."""
     most = np.append(_LEAST_STEPS[1:-1] - 1, MOST_STEPS)
     return _LEAST_STEPS[bins], most[bins]
 
@@ -580,15 +526,15 @@ class TripShape:
 
     @classmethod
     def usual(cls, interval_s: float | None = None) -> TripShape:
-        """Return what to assume where nothing is known: all hours alike, trips of 12 minutes in the mean.
+        """Return the default shape: all hours equally probable, trips of 12 minutes on average.
 
         Parameters
         ----------
         interval_s
-            Seconds of a step; None: such that a trip has 24 of them.
+            Length of a step, seconds; None: such that a trip has 24 steps.
         """
         mean = _USUAL_STEPS if not interval_s else max(_USUAL_TRIP_S / interval_s, 2.5)
-        # Geometric from two steps on: it goes on after a step with a constant chance.
+        # A geometric distribution from two steps on: after each step, the trip goes on with a constant probability.
         reaching = (1 - 1 / (mean - 1)) ** (_LEAST_STEPS[:-1] - 2.0)
         return cls(np.full(HOURS, 1 / HOURS, np.float32), _shares(reaching - np.append(reaching[1:], 0.0)))
 
@@ -599,43 +545,28 @@ class TripShape:
         Parameters
         ----------
         start_hours
-            Hour of the day, UTC, in which each trip starts, 0 to 23; None: all hours alike.
+            Hour of the day, UTC, in which each trip starts, 0 to 23; None: all hours are equally probable.
         steps
-            How many steps each trip has, the first and the last among them.
+            The number of steps of each trip.
         """
         hours = np.zeros(HOURS) if start_hours is None else _counted(np.asarray(start_hours, np.int64), HOURS)
         return cls.of_counts(hours, _counted(length_bin(steps), LENGTH_BINS))
 
     @classmethod
     def of_counts(cls, hour_counts: npt.ArrayLike, length_counts: npt.ArrayLike) -> TripShape:
-        """Return the shape of counts of trips, by hour and by bin of length. They may be noisy: below 0 is 0."""
+        """Return the shape of trips counted by hour and by bin of length; a noisy count below 0 counts as 0."""
         usual = cls.usual()
         return cls(*(
             _shares(np.maximum(np.asarray(counts, np.float64), 0.0) + _SMOOTHING * share)
             for counts, share in ((hour_counts, usual.hours), (length_counts, usual.lengths))
         ))  # fmt: skip
 
-    @property
-    def mean_steps(self) -> float:
-        """How many steps a trip has in the mean."""
-        least, most = steps_of_bins(np.arange(LENGTH_BINS))
-        return float(self.lengths.astype(np.float64) @ (least + most) / 2)
-
     def draw(self, trips: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
-        """Return the seconds of the day at which trips start, UTC, and how many steps they have."""
+        """Draw trips: the second of the day at which each starts, UTC, and its number of steps."""
         hour = _drawn(self.hours, trips, rng)
         start_s: Ints = hour * _HOUR_S + rng.integers(_HOUR_S, size=trips)
         least, most = steps_of_bins(_drawn(self.lengths, trips, rng))
         return start_s, rng.integers(least, most, endpoint=True)
-
-    def problem(self) -> str | None:
-        """Return what is wrong, or None."""
-        for shares, count in ((self.hours, HOURS), (self.lengths, LENGTH_BINS)):
-            if shares.dtype.str != "<f4" or shares.shape != (count,):
-                return f"hours must be {HOURS} and lengths {LENGTH_BINS} shares"
-            if not (shares.min() >= 0 and abs(float(shares.sum(dtype=np.float64)) - 1) < _TOLERANCE):
-                return "shares of hours and lengths must not be negative, and must sum to 1"
-        return None
 
 
 def _drawn(shares: Singles, count: int, rng: np.random.Generator) -> Ints:

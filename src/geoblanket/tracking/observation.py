@@ -1,27 +1,25 @@
-"""How probable a report is from each state of a motion model: what a recipient knows of each mechanism.
+"""Observation models: the likelihood of a report from each state of a motion model, by its mechanism.
 
-An *observation model* answers for many reports at once, each up to a factor, which beliefs lose when they are
-normalised. Floating point is enough here: nothing is promised by it.
+A likelihood is known up to a factor for each report, which cancels when beliefs are normalised. Floating point is
+enough here: no promise depends on it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrays import Bools, Ints
 from geoblanket.errors import MismatchError, ParameterError
-from geoblanket.mechanism.bundle.storage import Bundle
-from geoblanket.mechanism.lattice.drawing import SINK
+from geoblanket.mechanism.bundle.storage import Bundle, LatticeBundle, ZoneBundle
 from geoblanket.mechanism.lattice.kernel import MANTISSA_BITS, slope
 from geoblanket.mechanism.lattice.lattice import Lattice
-from geoblanket.mechanism.lattice.spec import SINK_BASE
+from geoblanket.mechanism.lattice.spec import SINK, SINK_BASE
 from geoblanket.release.fence import NO_FENCES, Fences
-from geoblanket.release.nearest import NearestPlace
-from geoblanket.release.rule import Regimes, ReleaseRule
+from geoblanket.release.rule import NearestPlace, Regimes, ReleaseRule
 from geoblanket.tracking.motion_model import MotionModel, Singles, SparseRows
 
 __all__ = [
@@ -33,9 +31,6 @@ __all__ = [
     "observations_of",
 ]
 
-_MOST_MISSING_M: Final = 1.0
-"""Places of a bundle and of a model that are nearer than this are the same."""
-
 
 @dataclass(frozen=True, eq=False)
 class Reports:
@@ -46,10 +41,10 @@ class Reports:
     slot: Ints
     """Intervals of the bundle since 1970, shape (B,)."""
     follows: Ints
-    """In how many slots in a row just before it the vehicle reported, shape (B,): so many earlier places its mechanism
-    knew, and without any it was that of a start."""
+    """Number of consecutive slots with a report just before, shape (B,). The mechanism knew as many earlier places; 0
+    means the mechanism for a start."""
     time_ms: Ints | None = None
-    """When each was made, milliseconds since 1970 in UTC, shape (B,): the hour chooses the mechanism. None: at the
+    """When each was made, milliseconds since 1970 in UTC, shape (B,); its hour chooses the mechanism. None: at the
     start of its slot."""
 
     def chosen(self, some: Bools) -> Reports:
@@ -59,18 +54,18 @@ class Reports:
 
 
 class ObservationModel(Protocol):
-    """What a recipient knows of a mechanism."""
+    """The likelihood of a mechanism's reports."""
 
     @property
     def interval_s(self) -> float:
-        """Seconds of a slot."""
+        """Length of a slot, seconds."""
 
     @property
     def outputs(self) -> int:
-        """Outputs are numbered from 0 to below this."""
+        """The number of outputs, which are numbered from 0."""
 
     def likelihood(self, reports: Reports) -> Singles:
-        """Return how probable each report is from each state, each up to a factor, shape (N, B)."""
+        """Return the likelihood of each report from each state, up to a factor for each report, shape (N, B)."""
 
 
 class LatticeObservations:
@@ -79,7 +74,7 @@ class LatticeObservations:
     Parameters
     ----------
     fences
-        Of the vehicles that report: a place inside one looks like its centre.
+        The fences of the vehicles that report: a place inside one looks like its centre.
     """
 
     def __init__(self, lattice: Lattice, model: MotionModel, *, interval_s: float, fences: Fences = NO_FENCES) -> None:
@@ -92,7 +87,7 @@ class LatticeObservations:
         self._rate = np.float32(slope(spec.rate))
         places_e7 = model.places_e7.astype(np.int64)
         fenced_e7 = np.column_stack(fences.apply_many_e7(*places_e7.T))
-        # A place stands for all points near it: what is seen from it has no sharp peak. The centre of a fence has one.
+        # A place stands for all points near it, so its likelihood has no sharp peak. The centre of a fence has one.
         spread = 1000 * model.spread_m / spec.plane.unit_mm
         self._spread = np.where((fenced_e7 == places_e7).all(axis=1), spread, 0.0).astype(np.float32)[:, None]
         x, y = spec.plane.units_e7(*fenced_e7.T)
@@ -104,11 +99,11 @@ class LatticeObservations:
                 "outside the bundle's frame. Make one from the roads of the bundle's city."
             )
         self._height = _log_heights(lattice, x, y)
-        # Where a cell is so far away that it has the least weight, the exact distance tells nothing any more.
+        # All cells beyond some distance have the same, smallest weight.
         self._least = np.float32(np.log(spec.floor))
 
     def likelihood(self, reports: Reports) -> Singles:
-        """Return how probable each report is from each state, shape (N, B)."""
+        """Return the likelihood of each report from each state, shape (N, B)."""
         output, n = reports.output, self._cell
         row, column = np.divmod(output, self._across)
         east = self._apart(self._x, column * n + n // 2)
@@ -116,7 +111,7 @@ class LatticeObservations:
         distance = np.sqrt(east**2 + north**2 + self._spread**2)
         logs = np.maximum(self._height[:, None] - self._rate * distance, self._least)
         if (output == SINK).any():
-            # What is missing to a whole goes there, from everywhere alike.
+            # The sink also takes the probability that is missing to 1, the same from every place.
             logs[:, output == SINK] = np.logaddexp(logs[:, output == SINK], np.float32(np.log(SINK_BASE)))
         logs -= logs.max(axis=0)
         likelihood: Singles = np.exp(logs)[self._present]
@@ -130,7 +125,7 @@ class LatticeObservations:
 
 
 def _log_heights(lattice: Lattice, x: Ints, y: Ints) -> Singles:
-    """Return the logarithm of the weight that a cell would have at no distance, for each place."""
+    """Return, for each place, the logarithm of the weight of a cell at distance 0."""
     spec, n = lattice.spec, lattice.spec.cell_units
     east, north = np.abs(x % n - n // 2), np.abs(y % n - n // 2)
     larger, smaller = np.maximum(east, north), np.minimum(east, north)
@@ -140,13 +135,13 @@ def _log_heights(lattice: Lattice, x: Ints, y: Ints) -> Singles:
 
 
 class ZoneObservations:
-    """Reports by the mechanisms of zones, with or without context.
+    """Reports of zone mechanisms, with or without context.
 
-    A mechanism may look further back than a state. The places that are missing are then those of the states that most
-    probably came before.
+    A mechanism may look further back than a state. The missing places are then those of the most probable earlier
+    states.
     """
 
-    def __init__(self, bundle: Bundle, model: MotionModel, fences: Fences = NO_FENCES) -> None:
+    def __init__(self, bundle: ZoneBundle, model: MotionModel, fences: Fences = NO_FENCES) -> None:
         clock = bundle.needed_clock()
         self.interval_s = clock.interval_s
         self.outputs = len(bundle.places_e7)
@@ -168,7 +163,7 @@ class ZoneObservations:
         self._present, self._places = model.present, model.place_count
 
     def likelihood(self, reports: Reports) -> Singles:
-        """Return how probable each report is from each state, shape (N, B)."""
+        """Return the likelihood of each report from each state, shape (N, B)."""
         time_ms = reports.slot * self._interval_ms if reports.time_ms is None else reports.time_ms
         result = np.zeros((len(self._histories), len(time_ms)), np.float32)
         made = zip(time_ms.tolist(), reports.follows.tolist(), reports.output.tolist(), strict=True)
@@ -176,14 +171,14 @@ class ZoneObservations:
             regime = self._regimes.at(time) if follows else self._regimes.start
             table = self._table(regime, min(int(follows), self._rule.past))
             entries = slice(table.indptr[output], table.indptr[output + 1])
-            # Two outputs of a mechanism may be the same place.
+            # Two outputs of a mechanism may be the same place, so their probabilities add up.
             np.add.at(result[:, column], table.indices[entries], table.data[entries])
         return result
 
     def _table(self, regime: str, known: int) -> SparseRows:
-        """Return how probable each place is from each state, if the mechanism knew so many earlier places.
+        """Return the probability of each place from each state, if the mechanism knew `known` earlier places.
 
-        Shape (P, N): a row for each place, which is what is asked for.
+        The shape is (P, N), because a report asks for the row of its place.
         """
         if (regime, known) not in self._tables:
             histories = self._histories[:, : 1 + known]
@@ -202,20 +197,21 @@ class ZoneObservations:
 
 
 def _histories(model: MotionModel, past: int) -> npt.NDArray[np.int32]:
-    """Return the history of each state with so many earlier places, shape (N, 1 + past)."""
+    """Return the history of each state with `past` earlier places, shape (N, 1 + past)."""
     histories = np.full((len(model), 1 + past), -1, np.int32)
     known = min(model.states.shape[1], 1 + past)
     histories[:, :known] = model.states[:, :known]
     if past == 0:
         return histories
     into = model.moves_into
-    # The state that most probably came before each one: how usual it is, times how probably it leads there.
+    # The most probable state before each state, by its long-run probability times the probability of the move.
     flow = into.data * model.usual[into.indices]
     order = np.lexsort((flow, into.row_numbers))
     last = into.indptr[1:] - 1
     entered = np.diff(into.indptr) > 0
     before = np.arange(len(model))
     before[entered] = into.indices[order[last[entered]]]
+    # A missing place is one place back in the earlier state, which may itself lack it until the next round.
     for _ in range(past):
         for lag in range(1, 1 + past):
             missing = histories[:, lag] < 0
@@ -223,8 +219,8 @@ def _histories(model: MotionModel, past: int) -> npt.NDArray[np.int32]:
     return histories
 
 
-def _fenced(histories: npt.NDArray[np.int32], bundle: Bundle, fences: Fences) -> npt.NDArray[np.int32]:
-    """Return histories with each place inside a fence replaced by the one nearest to its centre."""
+def _fenced(histories: npt.NDArray[np.int32], bundle: ZoneBundle, fences: Fences) -> npt.NDArray[np.int32]:
+    """Return histories where the place nearest to a fence's centre replaces every place inside the fence."""
     if not fences:
         return histories
     places_e7 = bundle.places_e7.astype(np.int64)
@@ -237,7 +233,7 @@ def _fenced(histories: npt.NDArray[np.int32], bundle: Bundle, fences: Fences) ->
 
 
 class LaplaceObservations:
-    """Reports of planar Laplace noise in floating point, at any point; outputs are numbered as they are given.
+    """Reports with planar Laplace noise in floating point, at any point; output n is the n-th point given.
 
     Parameters
     ----------
@@ -259,7 +255,7 @@ class LaplaceObservations:
         self._rate, self._spread = np.float32(epsilon / 1000), np.float32(model.spread_m)
 
     def likelihood(self, reports: Reports) -> Singles:
-        """Return how probable each report is from each state, shape (N, B)."""
+        """Return the likelihood of each report from each state, shape (N, B)."""
         x, y = self._points[reports.output].T
         logs = np.sqrt((self._xy_m[:, 0, None] - x) ** 2 + (self._xy_m[:, 1, None] - y) ** 2 + self._spread**2)
         logs -= logs.min(axis=0)
@@ -271,14 +267,14 @@ class LaplaceObservations:
 def observations_of(
     bundle: Bundle, model: MotionModel, fences: Fences = NO_FENCES
 ) -> LatticeObservations | ZoneObservations:
-    """Return what a recipient knows of a bundle's mechanisms, and of the fences of those that report.
+    """Return the observation model of a bundle's reports, made by vehicles with these fences.
 
     Raises
     ------
     MismatchError
-        If the bundle is of other places than the model, or its interval is no whole number of the model's steps.
+        If bundle and model have different places, or the interval is not a whole number of the model's steps.
     """
-    if bundle.lattice is not None:
+    if isinstance(bundle, LatticeBundle):
         interval_s = bundle.needed_clock().interval_s
         model.steps_in(interval_s)
         return LatticeObservations(bundle.lattice, model, interval_s=interval_s, fences=fences)

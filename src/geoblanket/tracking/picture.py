@@ -1,4 +1,4 @@
-"""Pictures of where vehicles are: by a motion model, and by what a tracker made of reports."""
+"""Pictures of a motion model, and of a tracker's belief about one vehicle."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from geoblanket.tracking.motion_model import MotionModel
 __all__ = ["plot_belief", "plot_motion"]
 
 _LEAST: Final = 1e-3
-"""Of the largest probability: what is less is not drawn."""
+"""Places with less than this share of the largest probability are not drawn."""
 _INK: Final = "#1b3a6b"
 
 
@@ -33,7 +33,7 @@ def plot_motion(model: MotionModel, *, ax: Axes | None, roads: RoadGraph | None)
 def plot_belief(
     model: MotionModel, belief: Singles, estimates: Estimates, *, ax: Axes | None, roads: RoadGraph | None
 ) -> Axes:
-    """Draw where a vehicle is for `Tracker.plot`: a dot for each place, and the circle of 90 %."""
+    """Draw a vehicle's belief for `Tracker.plot`: a dot for each place, and the circle of 90 %."""
     axes = plot_map(ax, model.lat, model.lon, roads=roads)
     _draw_shares(axes, model, belief, label="probability of the place")
     lat, lon, radius_m = (float(values[0]) for values in (estimates.lat, estimates.lon, estimates.radius_m))

@@ -1,4 +1,4 @@
-"""Tables of released reports, from `geoblanket perturb`, as a recipient reads them: checked, and in parts."""
+"""Read tables of released reports (from `geoblanket perturb`): checked, and some vehicles at a time."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ import polars as pl
 from geoblanket._arrays import Bools, Ints
 from geoblanket._files import sha256_file
 from geoblanket._frames import FRAME, AnyFrame, conformed, is_path, to_polars
-from geoblanket._tables import is_text, reading_parquet, scan_table
+from geoblanket._tables import reading_parquet, scan_table
 from geoblanket._training import ReleasedReports
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.mechanism.bundle.storage import Bundle
-from geoblanket.release.bulk import RELEASED_SCHEMA
-from geoblanket.release.lattice_bulk import RELEASED_CELLS_SCHEMA
-from geoblanket.release.source import cell_centers_e7
+from geoblanket.release.bulk import RELEASED_CELLS_SCHEMA, RELEASED_SCHEMA
 
 __all__ = ["ReleasedRows", "ReleasedTable"]
 
@@ -43,9 +41,9 @@ class ReleasedRows:
     output: Ints
     """The cell or the place that was reported, shape (n,)."""
     follows: Ints | None
-    """Of places: how many earlier places of its walk the mechanism knew, shape (n,)."""
+    """For zones: how many earlier places of its walk the mechanism knew, shape (n,)."""
     time_ms: Ints | None
-    """Of places: when the report was made, which chose the mechanism, shape (n,)."""
+    """For zones: when the report was made, which chose the mechanism, milliseconds since 1970, shape (n,)."""
 
 
 class ReleasedTable:
@@ -54,27 +52,27 @@ class ReleasedTable:
     Parameters
     ----------
     released
-        Written by `geoblanket perturb`; or a data frame with the columns of such a table.
+        A table written by `geoblanket perturb`, or a data frame with its columns.
     bundle
-        What it was made by. A frame does not say so: its locations must be outputs of the bundle.
+        The bundle that made the reports. A frame does not name it: its locations must be outputs of the bundle.
 
     Raises
     ------
     InputError
-        If it is no such table, damaged or empty.
+        If it is another kind of table, damaged or empty.
     MismatchError
         If another bundle made it.
     """
 
     def __init__(self, released: str | Path | AnyFrame, bundle: Bundle) -> None:
         self.path = path = Path(released) if is_path(released) else FRAME
-        self.cells = bundle.lattice is not None
         if is_path(released):
             self.frame = _scanned(path, bundle)
         else:
             self.frame = _from_frame(released, bundle)
         self._interval_ms = bundle.needed_clock().interval_ms
-        self._output = "cell" if self.cells else "place"
+        self._output = bundle.output_kind
+        self.cells = bundle.output_kind == "cell"
         with reading_parquet(self.path):
             counts = self.frame.group_by(pl.col("vehicle")).len().collect(engine="streaming").sort("vehicle")
         self._counts = counts
@@ -88,9 +86,9 @@ class ReleasedTable:
 
     @property
     def statement(self) -> ReleasedReports:
-        """What is to be stated of the reports where something is learned from them.
+        """What a model learned from these reports must state about them.
 
-        Only a table from a file names the bundle that made it. Frames do not: bundles of another ε have the same cells.
+        Only a file names the bundle that made it. A frame does not, and bundles of another ε have the same cells.
         """
         if self._cost_per_km is None:
             return ReleasedReports()
@@ -98,7 +96,7 @@ class ReleasedTable:
         return ReleasedReports(sha256_file(self.path), self._cost_per_km, int(most))
 
     def parts(self, *, outputs: int, rows: int = _ROWS_AT_A_TIME) -> Iterator[ReleasedRows]:
-        """Yield all reports, those of a vehicle together; about so many rows at a time, or those of one vehicle.
+        """Yield all reports, the reports of a vehicle together, about `rows` at a time.
 
         Parameters
         ----------
@@ -108,7 +106,7 @@ class ReleasedTable:
         Raises
         ------
         InputError
-            If a report has an output, a slot or a step that cannot be.
+            If a report has an impossible output, slot or step.
         """
         names, start, held = self._counts["vehicle"], 0, 0
         for position, count in enumerate(self._counts["len"].to_list()):
@@ -150,50 +148,33 @@ class ReleasedTable:
             )
 
 
-_KINDS: Final = (("released locations", RELEASED_SCHEMA), ("released cells", RELEASED_CELLS_SCHEMA))
+_KINDS: Final = {"place": ("released locations", RELEASED_SCHEMA), "cell": ("released cells", RELEASED_CELLS_SCHEMA)}
 
 
 def _scanned(path: Path, bundle: Bundle) -> pl.LazyFrame:
-    """Open a table that the bundle made; say so if it is of the other kind, or of another bundle."""
-    cells = bundle.lattice is not None
-    kind, schema = _KINDS[cells]
-    try:
-        frame, about = scan_table(path, kind=kind, schema=schema, checks={"bundle": is_text})
-        if about["bundle"] != bundle.sha256:
-            raise MismatchError(
-                f"{path} was made by another bundle (SHA-256 {about['bundle'][:12]}…) than the one given "
-                f"({bundle.sha256[:12]}…). Give the bundle that it was perturbed with."
-            )
-        return frame
-    except InputError as error:
-        other, other_schema = _KINDS[not cells]
-        try:
-            scan_table(path, kind=other, schema=other_schema)
-        except InputError:
-            raise error from None
-    has = "a lattice" if cells else "zones"
-    raise MismatchError(
-        f"{path} is a table of {other}, and the bundle has {has}: they do not belong together. "
-        "Give the bundle that the table was perturbed with."
-    )
+    """Open a table that the bundle made."""
+    kind, schema = _KINDS[bundle.output_kind]
+    frame, about = scan_table(path, kind=kind, schema=schema, needs=["bundle"])
+    if about["bundle"] != bundle.sha256:
+        raise MismatchError(
+            f"{path} was made by another bundle (SHA-256 {about['bundle'][:12]}…) than the one given "
+            f"({bundle.sha256[:12]}…). Give the bundle that it was perturbed with."
+        )
+    return frame
 
 
 def _from_frame(released: AnyFrame, bundle: Bundle) -> pl.LazyFrame:
     """Return the reports of a data frame, which must be at the places, or the cells, of the bundle."""
-    kind, schema = _KINDS[bundle.lattice is not None]
+    kind, schema = _KINDS[bundle.output_kind]
     with reading_parquet(FRAME, f"cannot be computed as a table of {kind}"):
         rows = conformed(to_polars(released, schema), schema, kind=kind).collect(engine="streaming")
-    output = rows["place" if bundle.lattice is None else "cell"].fill_null(-1).to_numpy()
-    outputs = len(bundle.places_e7) if bundle.lattice is None else bundle.lattice.cells
-    known = (output >= 0) & (output < outputs)  # others are named later
-    if bundle.lattice is None:
-        made_e7 = bundle.places_e7[output[known]]
-    else:
-        made_e7 = cell_centers_e7(bundle.lattice, output[known])
+    output = rows[bundle.output_kind].fill_null(-1).to_numpy()
+    known = (output >= 0) & (output < bundle.output_count)  # `parts` refuses the others, and names the row
+    made_e7 = bundle.outputs_e7(output[known])
     given_e7 = rows.select("lat", "lon").to_numpy()[known] * 1e7
     if not (abs(given_e7 - made_e7) < _SAME_E7).all():
         raise MismatchError(
-            "Some reports of the data frame lie elsewhere than the bundle's places and cells do. Give the bundle that "
-            "it was perturbed with."
+            "Some reports of the data frame do not lie at places or cells of the bundle. Give the bundle that it was "
+            "perturbed with."
         )
     return rows.lazy()

@@ -1,15 +1,13 @@
 """Synthetic walks: over the roads of a map, or drawn from a motion model.
 
-`drive` takes the fastest ways between points of a road network, at speeds that vary. A motion model needs to know how
-vehicles move. Where there are no traces, the map tells most of it: main roads carry more traffic, vehicles go on rather
-than turn back, and how far one gets in an interval depends on the road. Trips from random origins to destinations that
-become rarer with the distance, each along the fastest way, have all of that. Their speeds are free-flow speeds times a
-factor of the driver's and one of each stretch of road, both log-normal: half of all stretches are driven slower than
-signposted, and some much slower, as at traffic lights.
+`drive` follows the fastest ways between points of a road network, at varying speeds. Without traces, the map tells most
+of how vehicles move: main roads carry more traffic, vehicles rarely turn back, and the road decides how far they get in
+an interval. Trips from random origins, along the fastest way, to destinations that become rarer with the distance have
+all of that. A speed is the free-flow speed times a factor of the driver and a factor of the stretch of road, both
+log-normal. So half of all stretches are driven slower than signposted, and some much slower, as at traffic lights.
 
-`draw_walks` draws from a motion model, and writes the same table as matched walks have. What is drawn tells no more
-than the model does. So walks drawn from a model that was learned privately keep its promise, whatever is built from
-them: drawing is post-processing.
+`draw_walks` draws from a motion model, and writes the same table as matched walks. Drawing is post-processing: walks
+drawn from a privately learned model keep its promise, whatever is built from them.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from geoblanket._arrays import Floats, Indices, Ints, Singles
 from geoblanket._display import Progress, silent
 from geoblanket._files import check_output
 from geoblanket._geodesy import haversine_m
-from geoblanket._tables import is_number, lazy_batches, write_table
+from geoblanket._tables import lazy_batches, write_table
 from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.mobility.histories import HistoryCounts, Steps
 from geoblanket.mobility.walks import WALKS_SCHEMA
@@ -77,7 +75,7 @@ class RoadTrips:
 
 
 def trips_for(places: int) -> int:
-    """Return how many trips tell enough about so many places: 100 for each, from 20,000 to 200,000."""
+    """Return how many trips to make for a number of places: 100 for each, from 20,000 to 200,000."""
     return min(max(_TRIPS_PER_PLACE * places, _FEWEST_ROAD_TRIPS), _MOST_ROAD_TRIPS)
 
 
@@ -90,7 +88,7 @@ def drive(
     seed: int = 0,
     progress: Progress = silent,
 ) -> RoadTrips:
-    """Drive trips over a road network.
+    """Simulate trips over a road network.
 
     Parameters
     ----------
@@ -138,17 +136,20 @@ class _Network:
     def trips_from(
         self, origin: int, seconds: Floats, previous: Indices, rng: np.random.Generator
     ) -> Iterator[tuple[Indices, Ints]]:
-        """Yield places and step numbers of the trips from one origin, together."""
+        """Yield places and step numbers of all trips from one origin, in one piece."""
+        # Destinations: reachable, not too near, and rarer with the distance.
         away_m = haversine_m(self.graph.lat[origin], self.graph.lon[origin], self.graph.lat, self.graph.lon)
         chance = np.where(np.isfinite(seconds) & (away_m >= _SHORTEST_TRIP_M), np.exp(-away_m / _TYPICAL_TRIP_M), 0.0)
         if not chance.any():
             return
         ends = rng.choice(self.graph.node_count, _TRIPS_PER_ORIGIN, p=chance / chance.sum())
         nodes, length = _ways(origin, ends, previous)
+        # When each trip passes each node, by factors of the driver and of each stretch of road.
         free_s = np.diff(seconds[nodes], axis=1)
         slower = np.exp(-_DRIVER_SPREAD * rng.standard_normal((len(ends), 1)))
         slower = slower * np.exp(_ROAD_SPREAD * rng.standard_normal(free_s.shape))
         at_s = np.concatenate([np.zeros((len(ends), 1)), np.cumsum(free_s * slower, axis=1)], axis=1)
+        # Steps are equally far apart in time, and the first comes at random within the first interval.
         first_s = rng.random(len(ends)) * self.interval_s
         total_s = at_s[np.arange(len(ends)), length - 1]
         steps = np.maximum(np.floor((total_s - first_s) / self.interval_s).astype(np.int64) + 1, 0)
@@ -158,7 +159,8 @@ class _Network:
         trip = np.repeat(np.arange(len(ends)), steps)
         step = np.arange(len(trip)) - np.repeat(np.cumsum(steps) - steps, steps)
         time_s = first_s[trip] + step * self.interval_s
-        # One sorted list of all times: each trip is lifted above the one before.
+        # The node nearest in time to each step. Each trip is lifted above the one before, so that all times are one
+        # sorted list and one search serves all trips.
         lift = np.arange(len(ends)) * (at_s.max() + 1.0)
         flat = (at_s + lift[:, None]).ravel()
         after = np.searchsorted(flat, time_s + lift[trip]).clip(1, flat.size - 1)
@@ -175,13 +177,13 @@ def _ways(origin: int, ends: Ints, previous: Indices) -> tuple[Ints, Ints]:
         columns.append(np.where(now == origin, origin, previous[now]))
     backwards = np.stack(columns[::-1], axis=1)
     length = len(columns) - (backwards == origin).sum(axis=1) + 1
-    # The origin stands in front as often as the way is shorter than the longest: it is moved behind, as the last node.
+    # Shorter ways begin with repeated origins. Moving them to the left drops these, and repeats the last node.
     position = np.minimum(np.arange(len(columns)) + (len(columns) - length)[:, None], len(columns) - 1)
     return np.take_along_axis(backwards, position, axis=1), length
 
 
 def count_steps(trips: RoadTrips, *, largest: int) -> HistoryCounts:
-    """Count the histories of trips as `mobility.histories.count_histories` does those of walks, with a delay of 1."""
+    """Count the histories of trips, as `mobility.histories.count_histories` does for walks, with a delay of 1."""
     now = np.flatnonzero(np.append(trips.step[1:] == trips.step[:-1] + 1, False))
     lag = np.minimum(np.arange(largest + 1), trips.step[now, None])
     steps = Steps(
@@ -196,22 +198,18 @@ def count_steps(trips: RoadTrips, *, largest: int) -> HistoryCounts:
 
 @dataclass(frozen=True)
 class DrawnWalks:
-    """How much was drawn.
+    """Counts of drawn walks.
 
     Examples
     --------
     >>> from geoblanket.tracking import DrawnWalks
-    >>> DrawnWalks(vehicles=50, trips=2000, steps=31_000).as_dict()["trips"]
-    2000
+    >>> DrawnWalks(vehicles=50, trips=2000, steps=31_000)
+    DrawnWalks(vehicles=50, trips=2000, steps=31000)
     """
 
     vehicles: int
     trips: int
     steps: int
-
-    def as_dict(self) -> dict[str, int]:
-        """Return it as JSON values."""
-        return asdict(self)
 
 
 class PlaceDrawer:
@@ -224,11 +222,11 @@ class PlaceDrawer:
         self._start: Floats = np.cumsum(_whole(model.start))
 
     def places(self, steps: Ints, rng: np.random.Generator) -> Indices:
-        """Return the places of trips with so many steps each, trip after trip."""
+        """Draw the places of trips with these numbers of steps, trip after trip."""
         model = self._model
         first = np.cumsum(steps) - steps
         place = np.empty(int(steps.sum()), np.int32)
-        # The longest first: those that go on are always the first ones.
+        # The longest trips come first, so the trips that go on are always the first ones.
         order = np.argsort(-steps, kind="stable")
         first, going_on = first[order], np.searchsorted(np.sort(steps), np.arange(steps.max(initial=0)), side="right")
         state = np.searchsorted(self._start / self._start[-1], rng.random(len(steps)), side="right")
@@ -239,6 +237,7 @@ class PlaceDrawer:
         return place
 
     def _moved(self, state: Ints, rng: np.random.Generator) -> Ints:
+        # One search in the probabilities of all moves, summed up over all states, draws a move for every trip.
         low, high = self._before[state], self._before[state + 1]
         move = np.searchsorted(self._cumulated, low + rng.random(len(state)) * (high - low), side="right")
         offsets = self._model.offsets
@@ -253,7 +252,7 @@ def places_of_model(model: MotionModel, graph: RoadGraph) -> Places:
     Raises
     ------
     MismatchError
-        If it is for other roads, or does not say how far its places are apart.
+        If the model is for other roads, or does not name the spacing of its places.
 
     Examples
     --------
@@ -263,9 +262,9 @@ def places_of_model(model: MotionModel, graph: RoadGraph) -> Places:
     500.0
     """
     spacing_m: Any = model.learned.get("spacing_m")
-    if not is_number(spacing_m):
+    if spacing_m is None:
         raise MismatchError(
-            "The motion model does not say how far its places are apart, so nothing can be drawn from it. Make it from "
+            "The motion model does not name the spacing of its places, so no walks can be drawn from it. Make it from "
             "roads (`geoblanket model`)."
         )
     places = choose_places(graph, spacing_m=spacing_m)
@@ -286,21 +285,21 @@ def draw_walks(
 ) -> DrawnWalks:
     """Draw walks from a motion model and write them as `match_traces` does, in bounded memory.
 
-    Trips start where and in those hours in which the model has them start, and are as long. A vehicle makes one trip
-    after the other, on as many days as that takes; its trips have nothing else in common.
+    The model gives the place, the hour and the length of trips. A vehicle makes one trip after the other, on as many
+    days as that takes; its trips are otherwise independent.
 
     Parameters
     ----------
     model
         How vehicles move.
     places
-        The places that it is for; see `places_of_model`.
+        The places of the model; see `places_of_model`.
     out
-        The table of walks to write (`WALKS_SCHEMA`), wholly or not at all.
+        The table of walks to write (`WALKS_SCHEMA`), completely or not at all.
     trips
-        How many; by default 100 for each place, from 20,000 to 200,000.
+        Number of trips; by default 100 for each place, from 20,000 to 200,000.
     vehicles
-        By how many vehicles.
+        Number of vehicles that make them.
     seed
         The same seed gives the same walks.
 
@@ -347,7 +346,7 @@ def draw_walks(
         "model": model.identity,
         "seed": seed,
         "training": model.training.as_json(),
-        "counts": drawn.as_dict(),
+        "counts": asdict(drawn),
     }
     batches = lazy_batches(table.batches(rng, progress), schema=WALKS_SCHEMA)
     write_table(batches, out, kind="walks", about=about, private=False)
@@ -402,8 +401,9 @@ class _Table:
 def _start_us(start_s: Ints, steps: Ints, vehicles: int, interval_s: float) -> Ints:
     """Return when each trip starts, microseconds: at its time of the day, on the first day that its vehicle is free.
 
-    The trips of a vehicle are every so many; a trip is over an interval after its last step.
+    Trip n belongs to vehicle n modulo `vehicles`. A trip is over an interval after its last step.
     """
+    # Row r holds the r-th trip of every vehicle; each trip waits whole days until the one above it is over.
     rounds = -(-len(steps) // vehicles)
     start, end = np.zeros((2, rounds * vehicles))
     start[: len(steps)] = start_s
@@ -413,7 +413,7 @@ def _start_us(start_s: Ints, steps: Ints, vehicles: int, interval_s: float) -> I
     days = np.concatenate([np.zeros((1, vehicles)), np.cumsum(days_on, axis=0)]).ravel()[: len(steps)]
     if days.max() > _MOST_DAYS:
         raise ParameterError(
-            f"So many trips would keep {vehicles:,} vehicles busy for more than 8,000 years. Take more vehicles."
+            f"{len(steps):,} trips would keep {vehicles:,} vehicles busy for more than 8,000 years. Take more vehicles."
         )
     first_us = int(_FIRST_DAY.timestamp()) * 1_000_000
     result: Ints = first_us + (days.astype(np.int64) * DAY_S + start_s) * 1_000_000

@@ -1,9 +1,9 @@
-"""Where the vehicles of a table of released reports are: an estimate for each report.
+"""Track a table of released reports: an estimate of the vehicle's position at each report.
 
-Post-processing: it reads released reports and public knowledge only, so that it costs no ε. Vehicles are followed
-through all of their reports, across walks and trips.
+This is post-processing: it reads only released reports and public knowledge, so it costs no ε. A vehicle is followed
+through all of its reports, across walks and trips.
 
-`compare_with_truth` tells the accuracy of reports and estimates where the true positions are known.
+`compare_with_truth` measures the accuracy of reports and estimates where the true positions are known.
 """
 
 from __future__ import annotations
@@ -29,11 +29,10 @@ from geoblanket._geodesy import haversine_m, local_degrees, local_metres
 from geoblanket._tables import lazy_batches, reading_parquet, table_batches, write_table
 from geoblanket.errors import InputError, MismatchError, OutputError, ParameterError
 from geoblanket.mechanism.bundle.storage import Bundle
-from geoblanket.release.bulk import RELEASED_SCHEMA
+from geoblanket.release.bulk import RELEASED_CELLS_SCHEMA, RELEASED_SCHEMA
 from geoblanket.release.fence import NO_FENCES, Fences
-from geoblanket.release.lattice_bulk import RELEASED_CELLS_SCHEMA
 from geoblanket.traces.table import scan_traces
-from geoblanket.tracking.estimate import Estimator
+from geoblanket.tracking.estimate import Estimator, geometric_median
 from geoblanket.tracking.filtering import BeliefFilter, Sequences, follow, smooth
 from geoblanket.tracking.motion_model import MotionModel, Singles
 from geoblanket.tracking.released import ReleasedRows, ReleasedTable
@@ -45,10 +44,9 @@ _ROWS_AT_A_TIME: Final = 500_000
 _ROWS_IN_MEMORY: Final = 4_000_000
 _RADIUS_STEP_M: Final = 10.0
 _RADII: Final = 20_000
-"""Radii are counted in steps, for their median."""
+"""Radii are counted in bins of 10 m, for a median in bounded memory."""
 _TOLERANCE: Final = "60s"
-"""A true point is one of the same vehicle, no further away in time."""
-_ITERATIONS: Final = 50
+"""The true position of a report is the nearest point in time of the same vehicle, within this."""
 _REPORTED: Final = ("reported_lat", "reported_lon")
 _ESTIMATED: Final = ("lat", "lon", "radius_m")
 
@@ -67,7 +65,7 @@ and the estimate as `lat`, `lon` and `radius_m`."""
 
 @dataclass(frozen=True)
 class TrackSummary:
-    """What was made of a table of reports.
+    """Counts of a tracked table.
 
     Examples
     --------
@@ -80,16 +78,16 @@ class TrackSummary:
     reports: int
     vehicles: int
     repeated: int
-    """Reports in a slot for which the vehicle had one: they were left out, and have the estimate of the first."""
+    """Further reports of a vehicle in the same slot: they were left out, and have the estimate of the first."""
     impossible: int
-    """Reports that no place explains, by the bundle and the model: they were left out."""
+    """Reports that no place explains: they were left out."""
     median_radius_m: float
-    """Half of all circles that hold a vehicle with a probability of 90 % are at most as large, metres, to 10 m."""
+    """Median radius of the circles that hold a vehicle with a probability of 90 %, metres, to 10 m."""
     interval_s: float
     ahead_s: float
-    """How long after each report the estimate holds."""
+    """Time from a report to the moment that its estimate is for, seconds."""
     smoothed: bool
-    """Whether later reports of the vehicle were used as well."""
+    """Whether estimates also use later reports of the vehicle."""
     model: str
     """What the motion model was learned from."""
 
@@ -115,35 +113,35 @@ def track_table(
     fences: Fences = NO_FENCES,
     progress: Progress = silent,
 ) -> TrackSummary:
-    """Estimate where the vehicle was at each report of a table, and write the table, wholly or not at all.
+    """Estimate where the vehicle was at each report of a table, and write the table, completely or not at all.
 
-    Memory is bounded, whatever the number of reports; that of one vehicle must fit.
+    Memory is bounded, whatever the number of reports; the reports of one vehicle must fit.
 
     Parameters
     ----------
     released
-        A table written by `geoblanket perturb`, or a data frame with its columns. A frame does not say which bundle
-        made it: its reports must lie at the places, or the cells, of the one given.
+        A table written by `geoblanket perturb`, or a data frame with its columns. A frame does not name its bundle:
+        its reports must lie at the places or cells of `bundle`.
     out
-        The table to write: the columns of `released`, of which `lat` and `lon` become `reported_lat` and
-        `reported_lon`, and the estimate `lat`, `lon` with its `radius_m`.
+        The table to write: the columns of `released`, with `lat` and `lon` renamed to `reported_lat` and
+        `reported_lon`, and the estimate as `lat`, `lon` and `radius_m`.
     bundle
-        What made the reports.
+        The bundle that made the reports.
     model
-        How vehicles move; None: near places are more probable than far ones, and no more is known.
+        How vehicles move; None: a model by distance, in which near places are more probable than far ones.
     smoothed
-        Whether an estimate also uses the reports after it: for trips that are over.
+        Whether estimates also use later reports: for trips that are over.
     ahead_s
-        Estimate where the vehicle is so many seconds after each report; a whole number of intervals.
+        Estimate where the vehicle is this long after each report, seconds; a whole number of intervals.
     fences
-        Of the vehicles, as `Tracker` has them.
+        The fences of the vehicles; see `Tracker`.
 
     Raises
     ------
     InputError
         If the table cannot be read.
     MismatchError
-        If another bundle made it, or the model is of another city.
+        If another bundle made the table, or the model is for another city.
 
     Examples
     --------
@@ -155,7 +153,9 @@ def track_table(
     """
     check_output(out)
     if smoothed and ahead_s:
-        raise ParameterError("To look ahead and to use later reports contradict each other. Choose one.")
+        raise ParameterError(
+            "Looking ahead (ahead_s) and using later reports (smoothed) exclude each other. Choose one."
+        )
     table = ReleasedTable(released, bundle)
     if is_path(released) and Path(out).exists() and Path(out).samefile(released):
         raise ParameterError(f"{released} is both read and written. Choose another name for the result.")
@@ -187,13 +187,13 @@ def track_table(
 
 @contextmanager
 def _scratch(rows: int, out: Path) -> Iterator[Floats]:
-    """Give room for three numbers of each row, shape (rows, 3): in memory, or if it is much, beside the result."""
+    """Yield an array of shape (rows, 3): in memory, or, if it is large, in a file beside the result."""
     if rows <= _ROWS_IN_MEMORY:
         yield np.empty((rows, 3))
         return
     try:
         with tempfile.TemporaryFile(dir=out.parent, prefix=f".{out.stem}.", suffix=".partial") as file:
-            # Room that turns out to be missing later would kill the process.
+            # The space is reserved now: a full disk at a later write to the map would kill the process.
             os.posix_fallocate(file.fileno(), 0, rows * 3 * 8)
             yield np.memmap(file, np.float64, "r+", shape=(rows, 3))
     except OSError as error:
@@ -201,7 +201,7 @@ def _scratch(rows: int, out: Path) -> Iterator[Floats]:
 
 
 class _Run:
-    """One table."""
+    """Tracks one table."""
 
     def __init__(
         self, table: ReleasedTable, beliefs: BeliefFilter, *, smoothed: bool, ahead_s: float, progress: Progress
@@ -287,18 +287,18 @@ def _first_of_slot(part: ReleasedRows) -> Ints:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Mean distances from the truth."""
+    """Mean distances from the true locations."""
 
     compared: int
-    """Reports for which the true location is known."""
+    """Number of reports whose true location is known."""
     without_reports_m: float
-    """Of the one point that is nearest to all true locations on average, metres: what no report at all would do."""
+    """Mean error of the best fixed point, metres: without any report a recipient would be this far off."""
     reports_m: float
-    """Of the reported locations, metres."""
+    """Mean error of the reported locations, metres."""
     tracked_m: float
-    """Of the estimates, metres."""
+    """Mean error of the estimates, metres."""
     within_radius: float
-    """Share of the circles that hold the vehicle: 90 % is what they promise."""
+    """Share of the circles that hold the vehicle; it should be 90 %."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -311,9 +311,9 @@ def compare_with_truth(tracked: str | Path, traces: str | Path) -> Accuracy:
     Parameters
     ----------
     tracked
-        The estimates, with the reports that they were made from.
+        The table of estimates.
     traces
-        A table written by `geoblanket traces import`: where the vehicles truly were.
+        The true positions: a table written by `geoblanket traces import`.
 
     Raises
     ------
@@ -329,7 +329,9 @@ def compare_with_truth(tracked: str | Path, traces: str | Path) -> Accuracy:
         points, on="time", by="vehicle", strategy="nearest", tolerance=_TOLERANCE, check_sortedness=False
     ).drop_nulls()
     if known.is_empty():
-        raise MismatchError("No report is of a vehicle and a time in these traces. Give those that were perturbed.")
+        raise MismatchError(
+            "No report has a point of its vehicle and time in these traces. Give the traces that were perturbed."
+        )
     lat, lon = (known[name].to_numpy() for name in ("true_lat", "true_lon"))
     off = [haversine_m(known[f"{kind}lat"].to_numpy(), known[f"{kind}lon"].to_numpy(), lat, lon)
            for kind in ("reported_", "")]  # fmt: skip
@@ -343,12 +345,8 @@ def compare_with_truth(tracked: str | Path, traces: str | Path) -> Accuracy:
 
 
 def _middle(lat: Floats, lon: Floats) -> tuple[float, float]:
-    """Return the point that is nearest to some on average, degrees (Weiszfeld's iteration)."""
+    """Return the geometric median of points, degrees."""
     origin = {"origin_lat": float(np.median(lat)), "origin_lon": float(np.median(lon))}
-    points = np.stack(local_metres(lat, lon, **origin), axis=-1)
-    middle = points.mean(axis=0)
-    for _ in range(_ITERATIONS):
-        pull = 1 / np.maximum(np.hypot(*(points - middle).T), 1.0)
-        middle = pull @ points / pull.sum()
-    at_lat, at_lon = local_degrees(middle[0], middle[1], **origin)
-    return float(at_lat), float(at_lon)
+    east_m, north_m = geometric_median(np.stack(local_metres(lat, lon, **origin), axis=-1), nearest=1.0)
+    middle_lat, middle_lon = local_degrees(east_m, north_m, **origin)
+    return float(middle_lat), float(middle_lon)

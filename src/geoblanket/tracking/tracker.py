@@ -1,16 +1,16 @@
-"""A tracker: follows many vehicles by what they released, report by report, at no cost in privacy.
+"""The tracker: follows many vehicles by their released reports, one report at a time, at no cost in privacy.
 
-Reports of a vehicle come in the order of its slots. One that comes late, by no more slots than the tracker remembers,
-is put where it belongs, as if it had been on time; a later one is left out. Where a slot has two reports, the first
-counts. Beliefs are kept for as many vehicles as fit into memory; the one that was silent for longest is dropped first.
+Reports of a vehicle come in the order of its slots. A report that is late by at most `late_slots` is inserted where it
+belongs, as if it had been on time; later ones are left out. If a slot has two reports, the first counts. Beliefs are
+kept for as many vehicles as fit into memory; the vehicle that was silent for longest is dropped first.
 
-`answers` takes released reports as JSON lines, and answers each with where the vehicle is.
+`answers` reads released reports as JSON lines, and answers each with the vehicle's estimated position.
 
-A line is what `geoblanket perturb --stream` answers, with the vehicle's name:
-`{"vehicle": "taxi 7", "cell": 4711, "slot": 59241600}`, or `"place"` for a bundle with zones, or `"time"` in the place
-of the slot. What else such an answer has is not looked at. Lines without a vehicle are all of one. The answer is an
-estimate, or `{"error": ..., "message": ..., "line": ...}`, which never repeats any of the line. A bad line does not
-end the stream.
+A line is an answer of `geoblanket perturb --stream` with the vehicle's name:
+`{"vehicle": "taxi 7", "cell": 4711, "slot": 59241600}`. A bundle with zones has `"place"` instead of `"cell"`, and
+`"time"` may stand for `"slot"`. Other keys are ignored. All lines without a vehicle belong to one vehicle. The answer
+is an estimate, or `{"error": ..., "message": ..., "line": ...}`, which never repeats any of the line. A bad line does
+not end the stream.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from geoblanket._lazy import companion
 from geoblanket._untrusted import read_object
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.loss.place_loss import PlaceLoss
-from geoblanket.mechanism.bundle.storage import Bundle
+from geoblanket.mechanism.bundle.storage import Bundle, ZoneBundle
 from geoblanket.release.fence import NO_FENCES, Fences
 from geoblanket.release.inputs import checked_time_ms
-from geoblanket.release.source import Kind
+from geoblanket.release.reporter import Kind
 from geoblanket.tracking.estimate import Estimates, Estimator
 from geoblanket.tracking.filtering import LONGEST_GAP_MS, BeliefFilter
 from geoblanket.tracking.motion_model import MotionModel, Singles
@@ -59,16 +59,16 @@ __all__ = [
 ]
 
 Outcome = Literal["used", "late", "repeated", "conflicting", "impossible"]
-"""What became of a report: it counted; it came too late; the slot had the same one already, or another one, as if two
-vehicles had one name; or no place explains it, and it was left out."""
+"""Outcome of a report. used: it counted. late: it came too late. repeated: its slot already had the same report.
+conflicting: its slot already had another report, as if two vehicles had one name. impossible: no place explains it."""
 
 _MEMORY_BYTES: Final = 1 << 30
 _LATEST_MS: Final = 4_102_444_800_000
-"""The year 2100: reports of later slots are a mistake."""
+"""The start of the year 2100: a later slot is a mistake."""
 _NEW: Final = -1
-"""Slots since the last report of a vehicle that was never seen, or not for long."""
+"""In place of the slots since the last report: the vehicle is new, or was silent for too long."""
 _HELD: Final = 0
-"""The same for a vehicle that rests, and repeats its report: none, as its belief stays."""
+"""In place of the slots since the last report: the report is held, so the belief stays as it was."""
 _PLAIN_SPACING_M: Final = 300.0
 _MOST_ACROSS: Final = 100
 LARGEST_LINE: Final = 4096
@@ -81,7 +81,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Tracked(NamedTuple):
-    """Where a vehicle is, by what it reported.
+    """The estimated position of a vehicle.
 
     Examples
     --------
@@ -108,27 +108,27 @@ class _Past(NamedTuple):
     slot: int
     output: int
     follows: int
-    """In how many slots in a row just before it the vehicle reported."""
+    """Number of consecutive slots with a report just before."""
     before: Singles
-    """Empty where nothing was known: no report comes before the first."""
+    """Empty for the first report of a vehicle."""
 
 
 @dataclass(eq=False, slots=True)
 class _Vehicle:
     slot: int
-    """Of the last report."""
+    """Slot of the last report."""
     output: int
     follows: int
-    """In how many slots in a row before that one it reported."""
+    """Number of consecutive slots with a report just before that slot."""
     belief: Singles
     """Shape (N, 1)."""
     past: deque[_Past]
-    """Reports that a late one could still come before, and the one before these."""
+    """The reports that a late report could still precede, and one earlier report."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Given:
-    """Reports that are taken into account together, and what came of them."""
+    """Reports that are processed together, and their results."""
 
     vehicles: Sequence[Hashable]
     slot: Ints
@@ -146,20 +146,20 @@ class Tracker:
     Parameters
     ----------
     bundle
-        What the reports were made by.
+        The bundle that made the reports.
     model
-        How vehicles move; None: near places are more probable than far ones, and no more is known.
+        How vehicles move; None: a model by distance, in which near places are more probable than far ones.
     late_slots
         How many slots late a report may come.
     memory_bytes
-        For beliefs; if there are more vehicles than fit, those that were silent for longest are forgotten.
+        Memory for beliefs; if the vehicles do not fit, those that were silent for longest are forgotten.
     fences
-        Of the vehicles, where a recipient knows them: a place inside one looks like its centre.
+        The fences of the vehicles, if the recipient knows them: a place inside one looks like its centre.
 
     Raises
     ------
     MismatchError
-        If the model is of another city, or of other places than a bundle with zones.
+        If the model is for another city, or has other places than a bundle with zones.
 
     Examples
     --------
@@ -185,8 +185,8 @@ class Tracker:
             raise ParameterError(f"A report may be 0 or more slots late. Got {late_slots} instead.")
         model = plain_model(bundle) if model is None else model
         self.filter = BeliefFilter.of(bundle, model, fences=fences)
-        self.kind: Kind = "place" if bundle.lattice is None else "cell"
-        """What is reported."""
+        self.kind: Kind = bundle.output_kind
+        """What a report names: a cell or a place."""
         self.outcomes: Counter[Outcome] = Counter()
         """How many reports had each outcome."""
         self.dropped = 0
@@ -195,7 +195,7 @@ class Tracker:
         self._late = late_slots
         self._most = max(1, memory_bytes // (self.filter.bytes_per_vehicle * (1 + late_slots)))
         self.longest_ahead = max(1, LONGEST_GAP_MS // self.filter.interval_ms)
-        """How many slots one can look ahead; after a longer silence nothing is known of a vehicle."""
+        """The largest number of slots to look ahead; after a longer silence a vehicle counts as new."""
         self._vehicles: OrderedDict[Hashable, _Vehicle] = OrderedDict()
 
     @property
@@ -210,21 +210,21 @@ class Tracker:
 
     @property
     def slots(self) -> int:
-        """Slots are numbered from 0 to below this: from 1970 to 2099."""
+        """The number of slots from 1970 to 2099, numbered from 0."""
         return _LATEST_MS // self.filter.interval_ms
 
     @property
     def outputs(self) -> int:
-        """Outputs are numbered from 0 to below this."""
+        """The number of outputs, which are numbered from 0."""
         return self.filter.observations.outputs
 
     def slots_in(self, seconds: float) -> int:
-        """Return how many slots a time ahead has.
+        """Return how many slots a time ahead, in seconds, takes.
 
         Raises
         ------
         ParameterError
-            If it is no whole number of slots, or longer than two hours.
+            If it is not a whole number of slots, or longer than two hours.
         """
         return slots_ahead(seconds, self.filter)
 
@@ -233,18 +233,18 @@ class Tracker:
         return time_ms // self.filter.interval_ms
 
     def see(self, vehicle: Hashable, slot: int, output: int, *, ahead: int = 0) -> Tracked:
-        """Take one report into account, and return where the vehicle is.
+        """Process one report, and return the estimated position of its vehicle.
 
         Parameters
         ----------
         vehicle
-            Its name.
+            Name of the vehicle.
         slot
-            Intervals of the bundle since 1970, as the report has it.
+            The report's slot: intervals of the bundle since 1970.
         output
             The cell or the place that was reported.
         ahead
-            So many slots after the report.
+            Estimate the position this many slots after the report.
 
         Raises
         ------
@@ -257,9 +257,9 @@ class Tracker:
     def see_many(
         self, vehicles: Sequence[Hashable], slots: npt.ArrayLike, outputs: npt.ArrayLike, *, ahead: int = 0
     ) -> tuple[Estimates, list[Outcome]]:
-        """Take many reports into account, and return where each vehicle is at its report, or some slots ahead of it.
+        """Process many reports, and return the estimated position of each one's vehicle, `ahead` slots later.
 
-        Reports of one vehicle count in the order in which they are given.
+        Reports of one vehicle are processed in the order given.
         """
         self._check_ahead(ahead)
         slot, output = _whole(slots, "slots"), _whole(outputs, "outputs")
@@ -280,14 +280,14 @@ class Tracker:
         return self._estimator.estimates(given.places), given.outcomes
 
     def estimate(self, vehicle: Hashable, *, ahead: int = 0, loss: PlaceLoss | None = None) -> Estimates:
-        """Return where a vehicle is, or where it will be some slots after its last report.
+        """Return the estimated position of a vehicle, `ahead` slots after its last report.
 
         Parameters
         ----------
         ahead
             Slots after the last report.
         loss
-            What a wrong place costs; None: the distance.
+            Cost of a wrong place; None: the distance.
 
         Raises
         ------
@@ -298,7 +298,7 @@ class Tracker:
         return estimator.estimates(self.places(vehicle, ahead=ahead))
 
     def places(self, vehicle: Hashable, *, ahead: int = 0) -> Singles:
-        """Return how probable each place is, some slots after the vehicle's last report, shape (P, 1)."""
+        """Return the probability of each place, `ahead` slots after the vehicle's last report, shape (P, 1)."""
         if vehicle not in self._vehicles:
             raise ParameterError("No report of this vehicle is known, or it was forgotten.")
         self._check_ahead(ahead)
@@ -306,13 +306,13 @@ class Tracker:
 
     def _check_ahead(self, ahead: int) -> None:
         if not 0 <= ahead <= self.longest_ahead:
-            raise ParameterError(f"One can look 0 to {self.longest_ahead} slots ahead. Got {ahead} instead.")
+            raise ParameterError(f"The slots ahead must be 0 to {self.longest_ahead}. Got {ahead} instead.")
 
     def _places_ahead(self, beliefs: Singles, steps: int) -> Singles:
         return self.filter.places(self.filter.predicted(beliefs, steps))
 
     def within(self, vehicle: Hashable, lat: float, lon: float, radius_m: float, *, ahead: int = 0) -> float:
-        """Return the probability that a vehicle is within so many metres of a point, degrees."""
+        """Return the probability that a vehicle is within `radius_m` metres of a point, degrees."""
         return float(self._estimator.within(self.places(vehicle, ahead=ahead), lat, lon, radius_m)[0])
 
     def likeliest(self, vehicle: Hashable, count: int = 5, *, ahead: int = 0) -> list[tuple[int, float]]:
@@ -325,25 +325,31 @@ class Tracker:
         self._vehicles.pop(vehicle, None)
 
     def _check(self, slot: Ints, output: Ints) -> None:
-        outputs = self.outputs
-        wrong = np.flatnonzero((output < 0) | (output >= outputs))
-        if len(wrong):
-            raise InputError(
-                f"{len(wrong)} of {len(output)} reports have an output that the bundle has not, the first is number "
-                f"{wrong[0]}; outputs go from 0 to {outputs - 1}",
-                hint="Give the bundle that the reports were made with",
-            )
-        slots = self.slots
-        wrong = np.flatnonzero((slot < 0) | (slot >= slots))
-        if len(wrong):
-            raise InputError(
-                f"{len(wrong)} of {len(slot)} reports have a slot before 1970 or after 2099, the first is number "
-                f"{wrong[0]}; slots go from 0 to {slots - 1}",
-                hint="Give the slot of the report, as its device numbers it",
-            )
+        for values, count, what, hint in (
+            (
+                output,
+                self.outputs,
+                "an output that the bundle does not have",
+                "Give the bundle that the reports were made with",
+            ),
+            (
+                slot,
+                self.slots,
+                "a slot before 1970 or after 2099",
+                "Give the slot of the report, as its device numbers it",
+            ),
+        ):
+            wrong = np.flatnonzero((values < 0) | (values >= count))
+            if len(wrong):
+                raise InputError(
+                    f"{len(wrong)} of {len(values)} reports have {what}, the first is report {wrong[0]}; possible are "
+                    f"0 to {count - 1}",
+                    hint=hint,
+                )
 
     def _see_round(self, given: _Given, some: list[int]) -> None:
-        """Take at most one report of each vehicle into account."""
+        """Process at most one report of each vehicle."""
+        # One product steps all vehicles whose last report lies equally many slots back.
         on_time: dict[int, list[int]] = {}
         for index in some:
             known = self._vehicles.get(given.vehicles[index])
@@ -358,12 +364,14 @@ class Tracker:
                 on_time.setdefault(_HELD if held else elapsed, []).append(index)
         for elapsed, indices in on_time.items():
             self._step(given, indices, elapsed)
+        # `_step` moves a vehicle to the end, so the first ones were silent for longest.
         while len(self._vehicles) > self._most:
             self._vehicles.popitem(last=False)
             self.dropped += 1
 
     def _step(self, given: _Given, indices: list[int], elapsed: int) -> None:
         """Step vehicles whose last report lies equally many slots back, or whose report is held."""
+        # Predict from the last report, or start anew.
         names = [given.vehicles[index] for index in indices]
         slot, output = given.slot[indices], given.output[indices]
         before = [np.empty((0, 0), np.float32)] * len(names)
@@ -376,6 +384,7 @@ class Tracker:
             beliefs = self.filter.predicted(np.concatenate(before, axis=1), elapsed * self.filter.steps_per_slot)
             in_a_row = slot - [vehicle.slot for vehicle in known] == 1
             follows[in_a_row] = 1 + np.array([vehicle.follows for vehicle in known])[in_a_row]
+        # Weigh by the reports; a held report is no new evidence.
         if elapsed != _HELD:
             for number in np.flatnonzero(self.filter.weigh(beliefs, Reports(output, slot, follows))).tolist():
                 given.outcomes[indices[number]] = "impossible"
@@ -385,6 +394,7 @@ class Tracker:
             last = self._vehicles.pop(name, None)
             past = deque[_Past]() if last is None or elapsed == _NEW else last.past
             vehicle = _Vehicle(int(slot[column]), int(output[column]), int(follows[column]), belief, past)
+            # Remember the reports that a late one may still precede.
             if self._late:
                 past.append(_Past(vehicle.slot, vehicle.output, vehicle.follows, before[column]))
                 while len(past) > 1 and past[1].slot <= vehicle.slot - self._late:
@@ -392,13 +402,14 @@ class Tracker:
             self._vehicles[name] = vehicle
 
     def _see_late(self, vehicle: _Vehicle, slot: int, output: int) -> Outcome:
-        """Put a late report where it belongs, if it can still be."""
+        """Insert a late report where it belongs, if the tracker remembers that long."""
         same = [report for report in vehicle.past if report.slot == slot]
         if slot == vehicle.slot or same:
             known = vehicle.output if slot == vehicle.slot else same[0].output
             return "repeated" if known == output else "conflicting"
         if not vehicle.past or slot < vehicle.past[0].slot or slot < vehicle.slot - self._late:
             return "late"
+        # Take back the reports after its slot, insert it, and process them again.
         later: list[_Past] = []
         while vehicle.past[-1].slot > slot:
             later.insert(0, vehicle.past.pop())
@@ -418,7 +429,7 @@ class Tracker:
     def plot(
         self, vehicle: Hashable, *, ahead: int = 0, ax: Axes | None = None, roads: RoadGraph | None = None
     ) -> Axes:
-        """Draw where a vehicle is, as far as its reports tell: how probable each place is (extra `city`).
+        """Draw the probability of each place for a vehicle, and its estimate (extra `city`).
 
         Parameters
         ----------
@@ -452,21 +463,21 @@ class Tracker:
 
 
 def slots_ahead(seconds: float, beliefs: BeliefFilter) -> int:
-    """Return how many slots of a filter's reports a time ahead has; see `Tracker.slots_in`."""
+    """Return how many slots a time ahead takes, for the reports of a filter; see `Tracker.slots_in`."""
     interval_s, longest_s = beliefs.interval_ms / 1000, LONGEST_GAP_MS // 1000
     slots = round(seconds / interval_s) if 0 <= seconds <= longest_s else -1
     if slots < 0 or abs(slots * interval_s - seconds) > 1e-6:
         raise ParameterError(
-            f"One can look 0 to {longest_s:,} seconds ahead, by a whole number of intervals of the reports "
+            f"The time ahead must be 0 to {longest_s:,} seconds, and a whole number of intervals of the reports "
             f"({interval_s:g} s). Got {seconds:g} instead."
         )
     return slots
 
 
 def plain_model(bundle: Bundle) -> MotionModel:
-    """Return the model that needs nothing but a bundle: moves by distance between its places, or over its frame."""
+    """Return a model by distance that needs only a bundle: between its places, or points of its lattice's frame."""
     interval_s = bundle.needed_clock().interval_s
-    if bundle.lattice is None:
+    if isinstance(bundle, ZoneBundle):
         return MotionModel.by_distance(bundle.places_e7, interval_s=interval_s)
     plane = bundle.lattice.spec.plane
     side_m = plane.side * plane.unit_mm / 1000
@@ -488,7 +499,7 @@ def _whole(values: npt.ArrayLike, name: str) -> Ints:
 
 
 def _rounds(vehicles: Sequence[Hashable]) -> list[list[int]]:
-    """Return the positions of the first report of each vehicle, then those of the second, and so on."""
+    """Return the positions of the first report of each vehicle, then of each second report, and so on."""
     seen: Counter[Hashable] = Counter()
     rounds: list[list[int]] = []
     for index, vehicle in enumerate(vehicles):
@@ -509,14 +520,14 @@ class ReportLine:
 
 
 def answers(tracker: Tracker, lines: BinaryIO, *, ahead: int = 0) -> Iterator[list[dict[str, Any]]]:
-    """Yield the answers to lines, as JSON values: together for all lines that were there.
+    """Yield the answers to lines, as JSON values, together for all lines that have arrived.
 
     Parameters
     ----------
     lines
-        With `read1`, as `sys.stdin.buffer` has it.
+        A stream with `read1`, such as `sys.stdin.buffer`.
     ahead
-        Estimate where vehicles are so many slots after their reports.
+        Estimate positions this many slots after the reports.
     """
     number = 1
     for some in _batches(lines):
@@ -525,7 +536,7 @@ def answers(tracker: Tracker, lines: BinaryIO, *, ahead: int = 0) -> Iterator[li
 
 
 def _batches(lines: BinaryIO) -> Iterator[list[bytes]]:
-    """Yield lines as they come; of one that is too long, only its beginning."""
+    """Yield lines as they arrive; a line that is too long is cut."""
     rest = b""
     while data := lines.read1(_BYTES_AT_A_TIME):  # type: ignore[attr-defined]  # of buffered readers and BytesIO
         *whole, rest = (rest + data).split(b"\n")
@@ -574,12 +585,12 @@ def _estimated(tracker: Tracker, reports: list[ReportLine], ahead: int) -> list[
 
 
 def read_report(data: bytes, tracker: Tracker) -> ReportLine:
-    """Return the report that a JSON text has.
+    """Read a report from a JSON text.
 
     Raises
     ------
     ParameterError
-        If it has none, or one that cannot be of the tracker's bundle.
+        If it is not a report, or not of the tracker's bundle.
     """
     try:
         values = read_object(data)
@@ -589,14 +600,14 @@ def read_report(data: bytes, tracker: Tracker) -> ReportLine:
     other = "cell" if name == "place" else "place"
     if name not in values and other in values:
         raise ParameterError(
-            f"The line reports a {other}, and the bundle has a {name} for each report. Give its bundle."
+            f"The line reports a {other}, but reports of the bundle are a {name} each. Give the bundle of the report."
         )
     if name not in values or not values.keys() & {"slot", "time"}:
-        raise ParameterError(f"The line must be a JSON object with {name}, and slot or time, and vehicle.")
+        raise ParameterError(f"The line must be a JSON object with {name}, slot or time, and vehicle.")
     output, vehicle = values[name], values.get("vehicle")
     if type(output) is not int or not 0 <= output < tracker.outputs:
         raise ParameterError(
-            f"The {name} must be a whole number from 0 to {tracker.outputs - 1:,}, as the bundle has it."
+            f"The {name} must be a whole number from 0 to {tracker.outputs - 1:,}, the last one of the bundle."
         )
     if vehicle is not None and not (type(vehicle) is str and 1 <= len(vehicle) <= LONGEST_NAME):
         raise ParameterError(f"The vehicle must be a text of 1 to {LONGEST_NAME} characters.")

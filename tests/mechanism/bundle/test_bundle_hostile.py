@@ -18,7 +18,7 @@ import pytest
 from geoblanket.errors import GuaranteeViolation, InputError, MismatchError, ParameterError
 from geoblanket.mechanism.bundle.storage import load_bundle, save_bundle
 from geoblanket.mechanism.bundle.trust import Trust
-from geoblanket.mechanism.exponential_bounds import exp_lower
+from geoblanket.mechanism.exponential_bounds import bounds_for
 from geoblanket.mechanism.mechanism import Mechanism
 from tests.mechanism.bundles import (
     MAGIC,
@@ -26,6 +26,7 @@ from tests.mechanism.bundles import (
     Arrays,
     Fields,
     forge,
+    load_zones,
     located,
     rewrite_header,
     save_located,
@@ -201,7 +202,7 @@ def test_epsilon_of_zero_allows_only_equal_rows(tmp_path: Path, plain: Path) -> 
     constant = Mechanism.verified(
         np.tile([ONE // 2, ONE // 2], (5, 1)), distance_mm=tight().distance_mm, epsilon_micro=0, eta_mm=2**63 - 2
     )
-    loaded = load_bundle(save_plain(tmp_path / "a.bundle", constant))
+    loaded = load_zones(save_plain(tmp_path / "a.bundle", constant))
     assert loaded.get("centre", "day").mechanism.epsilon == 0
     rewrite_header(plain, lambda text: text.replace("2000000", "0"))
     with pytest.raises(GuaranteeViolation, match="must be equal"):
@@ -256,7 +257,7 @@ def test_changed_weights_break_the_promise(plain: Path, change: Callable[[Any], 
 def test_one_unit_on_a_tight_constraint_is_named(tmp_path: Path) -> None:
     distance = np.array([[0, 700_000], [700_000, 0]])
     small = 2**58 + 12345
-    tightest = exp_lower(2_000_000, 700_000) * small >> 96
+    tightest = bounds_for(2_000_000).lower(700_000) * small >> 96
     table = np.array([[0, tightest, 0, ONE - tightest], [0, small, 0, ONE - small]])
     mechanism = Mechanism.verified(table, distance_mm=distance, epsilon_micro=2_000_000, eta_mm=10**9)
     path = save_plain(tmp_path / "a.bundle", mechanism)
@@ -284,7 +285,7 @@ def test_inflated_distances_are_seen_on_the_map(on_map: Path, plain: Path) -> No
         save_bundle(on_map, [located(tight(scale=5))], version=1, places_e7=PLACES_E7)
     # Without coordinates nobody can tell, and that is said.
     save_plain(plain, tight(scale=5))
-    assert "taken as they are stated" in load_bundle(plain).guarantee
+    assert "taken as they are stated" in str(load_bundle(plain).promise)
 
 
 def test_smaller_distances_on_the_map_are_safe(tmp_path: Path) -> None:
@@ -453,7 +454,7 @@ def test_random_forgeries_with_right_hashes_give_an_error_or_a_verified_bundle(o
         on_map.write_bytes(original)
         forge(on_map, mutate)
         try:
-            bundle = load_bundle(on_map)
+            bundle = load_zones(on_map)
         except (InputError, GuaranteeViolation):
             continue
         accepted += 1
@@ -462,7 +463,7 @@ def test_random_forgeries_with_right_hashes_give_an_error_or_a_verified_bundle(o
             for s, row in enumerate(table):
                 assert sum(row) == ONE
                 for t, other in enumerate(table):
-                    bound = exp_lower(bundled.mechanism.epsilon_micro, far[s][t])
+                    bound = bounds_for(bundled.mechanism.epsilon_micro).lower(far[s][t])
                     if far[s][t] <= bundled.mechanism.eta_mm:
                         assert all(a << 96 <= bound * b for a, b in zip(row, other, strict=True))
     assert 0 < accepted < 300

@@ -4,12 +4,15 @@ import math
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from geoblanket._arrays import Indices
 from geoblanket.errors import InputError, ParameterError, PolicyError
+from geoblanket.mechanism import ZoneBundle
 from geoblanket.mechanism.bundle.policy import ANYTHING, DEFAULT_POLICY, Policy
 from geoblanket.mechanism.problem import NEVER_MM
 from tests.mechanism.bundles import PLACES_E7
@@ -28,8 +31,14 @@ class Table:
 SOUND = Table()
 
 
+def bundle(*tables: Table, places_e7: Indices = PLACES_E7) -> ZoneBundle:
+    header: Any = SimpleNamespace(mechanisms=tables, clock=None)
+    mechanisms: Any = tables
+    return ZoneBundle(header=header, sha256="", signed=False, mechanisms=mechanisms, places_e7=places_e7)
+
+
 def test_a_sound_bundle_is_accepted() -> None:
-    DEFAULT_POLICY.check([SOUND], PLACES_E7, None)
+    DEFAULT_POLICY.check(bundle(SOUND))
 
 
 @pytest.mark.parametrize(
@@ -47,9 +56,9 @@ def test_a_sound_bundle_is_accepted() -> None:
 )
 def test_what_gives_a_vehicle_away_is_refused(table: Table, words: str) -> None:
     with pytest.raises(PolicyError, match=words):
-        DEFAULT_POLICY.check([SOUND, table], PLACES_E7, None)
+        DEFAULT_POLICY.check(bundle(SOUND, table))
     if table.epsilon_micro:
-        ANYTHING.check([table], PLACES_E7, None)
+        ANYTHING.check(bundle(table))
 
 
 def test_devices_in_javascript_have_the_same_defaults() -> None:
@@ -67,19 +76,19 @@ def test_devices_in_javascript_have_the_same_defaults() -> None:
 def test_places_that_are_crowded_are_refused() -> None:
     crowd = (PLACES_E7[:1] + np.arange(5)[:, None] * [5000, 0]).astype(np.int32)
     with pytest.raises(PolicyError, match="at most 222 m apart, less than 400 m"):
-        DEFAULT_POLICY.check([SOUND], crowd, None)
-    replace(DEFAULT_POLICY, smallest_extent_m=200.0).check([SOUND], crowd, None)
+        DEFAULT_POLICY.check(bundle(SOUND, places_e7=crowd))
+    replace(DEFAULT_POLICY, smallest_extent_m=200.0).check(bundle(SOUND, places_e7=crowd))
 
 
 def test_places_that_no_chain_within_eta_joins_do_not_hide_each_other() -> None:
     apart = (PLACES_E7[:1] + np.arange(5)[:, None] * [500_000, 0]).astype(np.int32)
     with pytest.raises(PolicyError, match=r"only 1 place\(s\)"):
-        DEFAULT_POLICY.check([SOUND], apart, None)
+        DEFAULT_POLICY.check(bundle(SOUND, places_e7=apart))
 
 
 def test_without_places_nothing_is_known() -> None:
     with pytest.raises(PolicyError, match="it has no places"):
-        ANYTHING.check([SOUND], np.empty((0, 2), np.int32), None)
+        ANYTHING.check(bundle(SOUND, places_e7=np.empty((0, 2), np.int32)))
 
 
 def test_a_policy_from_a_file(tmp_path: Path) -> None:

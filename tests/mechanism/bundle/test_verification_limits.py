@@ -16,9 +16,11 @@ import pytest
 from geoblanket._arrayfile import write_arrays
 from geoblanket.errors import InputError, MechanismError
 from geoblanket.mechanism import load_bundle, verifier
-from geoblanket.mechanism.bundle.domain import domain_hash, triangle_size
-from geoblanket.mechanism.bundle.header import DISCLOSED, BundleHeader, MechanismHeader
-from geoblanket.mechanism.exponential_bounds import exp_lower
+from geoblanket.mechanism.bundle import domain
+from geoblanket.mechanism.bundle.domain import domain_hash
+from geoblanket.mechanism.bundle.header import MechanismHeader, ZoneHeader
+from geoblanket.mechanism.exponential_bounds import bounds_for
+from geoblanket.mechanism.promise import DISCLOSED
 from tests.mechanism.bundles import MAGIC
 
 Arrays = dict[str, np.ndarray[Any, Any]]
@@ -27,11 +29,10 @@ ONE = 2**62
 GENEROUS_MB = 200
 READ = """
 import resource, sys
-from geoblanket.mechanism.bundle.release_tables import ReleaseTables
-from geoblanket.mechanism.bundle.storage import load_bundle
+from geoblanket.mechanism.bundle.storage import load_bundle, load_for_release
 from geoblanket.errors import GeoblanketError
 try:
-    (ReleaseTables.read if sys.argv[2] == "device" else load_bundle)(sys.argv[1])
+    (load_for_release if sys.argv[2] == "device" else load_bundle)(sys.argv[1])
     print("accepted", end=" ")
 except GeoblanketError as error:
     print(type(error).__name__, end=" ")
@@ -69,14 +70,14 @@ def constant_rows(
     spread = np.random.default_rng(0).integers(0, 10_000_000, (places, 2)) + np.array([400_000_000, 0])
     arrays: Arrays = {
         "places_e7": spread.astype("<i4"),
-        "distances_mm": np.full(triangle_size(rows), distance_mm, "<u4"),
+        "distances_mm": np.full(rows * (rows - 1) // 2, distance_mm, "<u4"),
         "weights": np.tile(row, rows),
         "outputs": np.arange(columns, dtype="<i4"),
         "histories": histories.ravel().astype("<i4"),
         "history_rows": history_rows.astype("<i4"),
         "output_places": np.zeros(columns, "<i4"),
     }
-    header = BundleHeader(
+    header = ZoneHeader(
         version=1,
         domain=domain_hash(described, arrays),
         disclosed=DISCLOSED,
@@ -143,11 +144,14 @@ def test_memory_is_bounded_by_the_size_of_the_file(make: Callable[[Path], Path],
 
 
 @pytest.mark.parametrize("make", [many_presents, many_places])
-def test_what_would_take_too_long_is_refused_beforehand(make: Callable[[Path], Path], tmp_path: Path) -> None:
+def test_what_would_take_too_long_is_refused_beforehand(
+    make: Callable[[Path], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(domain, "_LARGEST_WORK", 10**8)
     path = make(tmp_path / "a.bundle")
     started = time.process_time()
     with pytest.raises(InputError, match=r"to verify it would take about .* steps, more than the 1\.0e\+08"):
-        load_bundle(path, largest_work=10**8)
+        load_bundle(path)
     assert time.process_time() - started < 20
 
 
@@ -166,7 +170,7 @@ def test_a_rule_that_tells_too_many_places_apart_is_refused(tmp_path: Path) -> N
 def test_inequalities_that_floats_cannot_decide_are_not_decided_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     distance_mm = 10**6 * (1 - np.eye(12, dtype=np.int64))
     # At the very edge of the bound in all pairs: twelve outputs, each the favourite of one row.
-    other = (ONE << 96) // (exp_lower(10**6, 10**6) + (11 << 96)) + 1
+    other = (ONE << 96) // (bounds_for(10**6).lower(10**6) + (11 << 96)) + 1
     weights = np.full((12, 12), other, np.int64)
     np.fill_diagonal(weights, ONE - 11 * other)
     certificate = verifier.verify(weights, distance_mm=distance_mm, epsilon_micro=10**6, eta_mm=10**7)

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from geoblanket._arrays import Ints
-from geoblanket.mechanism import _testing
-from geoblanket.mechanism.lattice.drawing import Drawing
 from geoblanket.mechanism.lattice.lattice import Lattice
+from geoblanket.mechanism.lattice.spec import Drawing
+from tests import predictable
 from tests.mechanism.lattice.frames import small_spec
 
 
 @pytest.fixture(autouse=True)
 def _predictable(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(_testing.MARKER, _testing.MARKER_VALUE)
+    monkeypatch.setenv(predictable.MARKER, predictable.MARKER_VALUE)
 
 
 def some_words(seed: int, count: int) -> Ints:
@@ -78,7 +78,7 @@ def test_many_draws_have_the_distribution() -> None:
     spec = small_spec(12)
     lattice = Lattice.verified(spec)
     lat, lon = lattice.center(77)
-    with _testing.predictable_words(some_words(5, 200_000)):
+    with predictable.predictable_words(some_words(5, 200_000)):
         drawn = lattice.draw_many(np.full(200_000, lat), np.full(200_000, lon))
     expected = lattice.weights(lat, lon) / 2**62 * 200_000
     seen = np.bincount(drawn, minlength=lattice.cells)
@@ -88,8 +88,8 @@ def test_many_draws_have_the_distribution() -> None:
 def test_one_draw_is_the_same_as_many() -> None:
     lattice = Lattice.verified(small_spec(12))
     lat, lon = lattice.center(30)
-    with _testing.predictable_words(some_words(8, 50)):
+    with predictable.predictable_words(some_words(8, 50)):
         single = [lattice.draw(lat, lon) for _ in range(50)]
-    with _testing.predictable_words(some_words(8, 50)):
+    with predictable.predictable_words(some_words(8, 50)):
         many = lattice.draw_many(np.full(50, lat), np.full(50, lon)).tolist()
     assert single == many

@@ -211,6 +211,6 @@ def test_a_copy_that_was_pickled_is_verified_again() -> None:
 
 
 def test_guarantee_says_what_holds() -> None:
-    assert "e^(ε·(d + 14.2 m))" in LATTICE.guarantee
-    assert "a parked car is found" in LATTICE.guarantee
+    assert "e^(ε·(d + 14.2 m))" in str(LATTICE.promise)
+    assert "a parked car is found" in str(LATTICE.promise)
     assert LATTICE.certificate.epsilon_effective <= 2

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from geoblanket import _lapack
 from geoblanket._arrays import Floats
+from geoblanket.mechanism.solver import lapack
 from geoblanket.mechanism.solver.interior_point import Iterate, Search, pool
 from geoblanket.mechanism.solver.linear_program import Cone
 from tests.mechanism.problems import grid_problem
@@ -57,11 +57,11 @@ def test_factors_solve_and_invert() -> None:
     root = rng.normal(size=(30, 30))
     matrix = root @ root.T + np.eye(30)
     factored = np.triu(matrix)
-    assert _lapack.factor(factored)
+    assert lapack.factor(factored)
     vector = rng.normal(size=30)
     solution = vector.copy()
-    _lapack.solve(factored, solution)
+    lapack.solve(factored, solution)
     assert matrix @ solution == pytest.approx(vector)
-    _lapack.inverse(factored)
+    lapack.inverse(factored)
     assert np.triu(factored) == pytest.approx(np.triu(np.linalg.inv(matrix)))
-    assert not _lapack.factor(-np.eye(3))
+    assert not lapack.factor(-np.eye(3))

@@ -1,11 +1,11 @@
-"""The contents of a bundle: mechanisms by zone and regime, with what their rows and outputs stand for."""
+"""The contents of a bundle: mechanisms by zone and regime, or one lattice for a whole city."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -14,25 +14,25 @@ from geoblanket._arguments import checked
 from geoblanket._arrays import Indices, Ints
 from geoblanket._display import between, card, counted, short_repr
 from geoblanket._lazy import companion
-from geoblanket._training import NOBODY
+from geoblanket._training import Training
 from geoblanket.errors import MismatchError, ParameterError
-from geoblanket.mechanism.bundle.header import MechanismHeader, ReadBundle
+from geoblanket.mechanism.bundle.header import Clock, LatticeHeader, MechanismHeader, ZoneHeader
 from geoblanket.mechanism.bundle.zones import ZoneFacts, snapping_radius_m, zone_facts, zone_in_words
 from geoblanket.mechanism.costs import Costs, weight_in_micro
 from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import NEVER_MM
+from geoblanket.mechanism.promise import Promise
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from geoblanket.roads.graph import RoadGraph
 
-__all__ = ["Bundle", "BundledMechanism", "whole_numbers"]
+__all__ = ["Bundle", "BundledMechanism", "LatticeBundle", "ZoneBundle", "whole_numbers"]
 
-_LISTED = 3
+_LISTED: Final = 3
 _NO_INDICES: Indices = np.empty(0, np.int32)
-_NO_HISTORIES: Indices = np.empty((0, 1), np.int32)
 
 
 @checked
@@ -58,13 +58,13 @@ class BundledMechanism:
     """The number of each column's output, increasing, shape (C,)."""
     output_count: int
     """How many outputs the problem has, used or not."""
-    history_weights_micro: tuple[int, ...] = ()
+    history_weights_micro: tuple[int, ...]
     """What each earlier place of a history counts in distances, in millionths; `NEVER_MM` for a past that is known."""
-    histories: Indices = field(default_factory=lambda: _NO_HISTORIES)
+    histories: Indices
     """The places at t, t − 1, ... of each history, indices into the bundle's places, −1 for any; shape (N, 1 + Γ)."""
-    history_rows: Indices = field(default_factory=lambda: _NO_INDICES)
+    history_rows: Indices
     """The row that each history uses, shape (N,)."""
-    output_places: Indices = field(default_factory=lambda: _NO_INDICES)
+    output_places: Indices
     """The place of each column's output, shape (C,); empty without coordinates."""
 
     @classmethod
@@ -119,12 +119,10 @@ class BundledMechanism:
             output_places=of_outputs[used] if len(of_outputs) else _NO_INDICES,
         )
 
-    @property
-    def weights(self) -> Ints:
-        """The weights over all outputs, used or not, shape (S, K)."""
-        weights = np.zeros((self.mechanism.row_count, self.output_count), np.int64)
-        weights[:, self.outputs] = self.mechanism.weights
-        return weights
+    def for_release(self) -> BundledMechanism:
+        """Return it without the distances that were verified: they take most of a bundle's memory."""
+        mechanism = Mechanism.known(self.mechanism.weights, epsilon_micro=self.epsilon_micro, eta_mm=self.eta_mm)
+        return replace(self, mechanism=mechanism)
 
     @property
     def epsilon_micro(self) -> int:
@@ -145,12 +143,8 @@ class BundledMechanism:
         """Draw an output, by its number among all outputs, exactly and with the operating system's randomness."""
         return int(self.outputs[self.mechanism.sample(row)])
 
-    def sample_many(self, rows: npt.ArrayLike) -> Indices:
-        """Draw an output for each of many rows, shape (N,), in the same way."""
-        return self.outputs[self.mechanism.sample_many(rows)]
-
     def header(self) -> MechanismHeader:
-        """Return what the file's header says of it."""
+        """Return the header of this mechanism in the file."""
         return MechanismHeader(
             zone=self.zone,
             regime=self.regime,
@@ -170,8 +164,132 @@ class BundledMechanism:
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Bundle(ReadBundle):
-    """Verified mechanisms, by zone and regime. Read one with `load_bundle`.
+class _AnyBundle:
+    """What both kinds of bundles have."""
+
+    output_kind: ClassVar[Literal["place", "cell"]]
+    """What a report names."""
+
+    header: ZoneHeader | LatticeHeader
+    sha256: str
+    """Hash of the file."""
+    signed: bool
+    """Whether a signature was asked for, and is valid."""
+
+    @property
+    def version(self) -> int:
+        """The publisher's own number, which only grows."""
+        return self.header.version
+
+    @property
+    def domain(self) -> str:
+        """Hash of the domain (hexadecimal)."""
+        return self.header.domain
+
+    @property
+    def disclosed(self) -> str:
+        """What a report tells besides its output, in words."""
+        return self.header.disclosed
+
+    @property
+    def clock(self) -> Clock | None:
+        """When which regime is used; None: whoever uses the bundle says which."""
+        return self.header.clock
+
+    @property
+    def training(self) -> Training:
+        """What the mechanisms were learned from, and what that promises the drivers, as the builder says."""
+        return self.header.training
+
+    def needed_clock(self) -> Clock:
+        """Return the clock; raise MismatchError if there is none."""
+        if self.clock is None:
+            raise MismatchError("The bundle has no clock: it does not say which regime is used when. Build it again.")
+        return self.clock
+
+    @property
+    def promise(self) -> Promise:
+        """What is promised, disclosed and not promised, how it was verified, and what reports add up to."""
+        raise NotImplementedError
+
+    @property
+    def _signed_in_words(self) -> str:
+        return "signed" if self.signed else "not signed"
+
+    def _card(self, rows: Sequence[tuple[str, str]], draw: Callable[[Axes], object] | None) -> str:
+        own = [("version", f"{self.version:,}"), ("signed", "yes" if self.signed else "no")]
+        return card(self, [*own, *rows], draw=draw, words=[self.promise.in_one_sentence])
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class LatticeBundle(_AnyBundle):
+    """A verified mechanism for a whole city: a lattice. Read one with `load_bundle`, or make one with `make_lattice`.
+
+    Examples
+    --------
+    >>> from geoblanket import make_lattice
+    >>> bundle = make_lattice((45.0, -30.0, 3), "lattice.bundle", epsilon=8)
+    >>> bundle.lattice.epsilon
+    8.0
+    """
+
+    output_kind = "cell"
+
+    header: LatticeHeader
+    lattice: Lattice
+
+    @property
+    def output_count(self) -> int:
+        """How many cells can be reported."""
+        return self.lattice.cells
+
+    def outputs_e7(self, outputs: Ints) -> Ints:
+        """Return latitude and longitude of the centres of cells, 1e-7 degrees, shape (N, 2)."""
+        return np.rint(np.column_stack(self.lattice.centers(outputs)) * 1e7).astype(np.int64)
+
+    @property
+    def holds(self) -> bool:
+        """Whether a vehicle at rest repeats its last report."""
+        return self.lattice.hold_mm > 0
+
+    @property
+    def costs(self) -> Costs:
+        """What a report costs the location that it protects, in millionths per kilometre."""
+        return Costs(start=self.lattice.spec.epsilon_micro, other=self.lattice.spec.epsilon_micro)
+
+    @property
+    def snapping_radius_m(self) -> float:
+        """How far coordinates are rounded, metres."""
+        return self.lattice.certificate.rounding_mm / 1000
+
+    @cached_property
+    def promise(self) -> Promise:
+        """What is promised, disclosed and not promised, how it was verified, and what reports add up to."""
+        return replace(self.lattice.promise, interval_s=self.needed_clock().interval_s)
+
+    def plot(self, *, ax: Axes | None = None) -> Axes:
+        """Draw where reports from the middle of the frame go (extra `city`).
+
+        Parameters
+        ----------
+        ax
+            Axes of Matplotlib to draw on; None: those of a new figure.
+        """
+        draw = companion("geoblanket.mechanism.bundle.picture", "LatticeBundle.plot").plot_lattice
+        axes: Axes = draw(self.lattice, ax=ax)
+        return axes
+
+    def _repr_html_(self) -> str:
+        rows = zip(("lattice", "a report", "at rest", "promise"), self.lattice.facts(), strict=True)
+        return self._card(list(rows), lambda ax: self.plot(ax=ax))
+
+    def __repr__(self) -> str:
+        return short_repr(self, *self.lattice.facts(), self._signed_in_words)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class ZoneBundle(_AnyBundle):
+    """Verified mechanisms, by zone and regime. Read them with `load_bundle`.
 
     Examples
     --------
@@ -179,14 +297,18 @@ class Bundle(ReadBundle):
     >>> bundle = load_bundle("city.bundle")
     >>> sorted({mechanism.regime for mechanism in bundle.mechanisms})
     ['all day', 'start']
-    >>> print(bundle.guarantee)
-    Disclosed by every report: the zone, the regime, ...
+    >>> print(bundle.promise.disclosed)
+    the zone, the regime, and when a report was made
     """
 
+    output_kind = "place"
+    holds: ClassVar = False
+
+    header: ZoneHeader
     mechanisms: tuple[BundledMechanism, ...]
-    """In order of zone and regime; none beside a lattice."""
-    lattice: Lattice | None = None
-    """The lattice of a whole city, if the bundle has one instead of zones."""
+    """In order of zone and regime."""
+    places_e7: Indices
+    """Latitude and longitude of each place in 1e-7 degrees, shape (P, 2); empty without coordinates."""
 
     def __iter__(self) -> Iterator[BundledMechanism]:
         return iter(self.mechanisms)
@@ -195,58 +317,83 @@ class Bundle(ReadBundle):
         return len(self.mechanisms)
 
     @property
-    def guarantee(self) -> str:
-        """What is promised, how it was verified, and what is not covered, in words."""
-        if self.lattice is not None:
-            return (
-                f"Disclosed by every report: {self.disclosed}. No zone is.\n{self.lattice.guarantee}\n"
-                f"{self.in_one_sentence}"
-            )
-        certificates = [bundled.mechanism.certificate for bundled in self]
+    def located(self) -> bool:
+        """Whether the file has coordinates, from which the distances were computed again."""
+        return len(self.places_e7) > 0
+
+    @property
+    def snapping_radius_mm(self) -> int:
+        """How far a point of the roads can lie from its place, millimetres, as the builder says."""
+        return self.header.snapping_radius_mm
+
+    @property
+    def output_count(self) -> int:
+        """How many places there are."""
+        return len(self.places_e7)
+
+    def outputs_e7(self, outputs: Ints) -> Ints:
+        """Return latitude and longitude of places, 1e-7 degrees, shape (N, 2)."""
+        return self.places_e7[outputs].astype(np.int64)
+
+    @property
+    def costs(self) -> Costs:
+        """What a report costs the location that it protects, in millionths per kilometre."""
+        return Costs.of(self.header.mechanisms, "" if self.clock is None else self.clock.start)
+
+    @cached_property
+    def promise(self) -> Promise:
+        """What is promised, disclosed and not promised, how it was verified, and what reports add up to."""
+        adds_up = (
+            f"Reports add up: each costs a location up to {self.costs.largest_per_km:.9g} per km, as present and as "
+            "past. Nothing in the bundle limits how often a vehicle reports."
+        )
+        located = [self._zones_in_words()] if self.located else ["The file has no coordinates: no device accepts it."]
+        return Promise(
+            epsilon=max(bundled.mechanism.epsilon for bundled in self),
+            between="history",
+            eta_km=min(bundled.mechanism.eta_km for bundled in self),
+            added_m=None if self.snapping_radius_m is None else 2 * self.snapping_radius_m,
+            costs=self.costs,
+            interval_s=None if self.clock is None else self.clock.interval_s,
+            disclosed=self.disclosed,
+            terms=self._terms(),
+            verified=self._verified(),
+            not_promised=(*self._parts_in_words(), adds_up, *located, *self._beyond_in_words()),
+            training=self.training,
+        )
+
+    def _terms(self) -> tuple[str, ...]:
         promises = sorted({(bundled.mechanism.epsilon, bundled.mechanism.eta_km) for bundled in self})
         stated = "; ".join(
             f"ε = {epsilon:.9g} per km for " + ("any d" if eta == np.inf else f"d ≤ η = {eta:.9g} km")
             for epsilon, eta in promises[:_LISTED]
         )
         more = f"; and {len(promises) - _LISTED:,} more" if len(promises) > _LISTED else ""
-        lines = [
-            f"Disclosed by every report: {self.disclosed}. {self._zones_in_words()}",
-            "Within a zone and regime, whatever is reported is at most e^(ε·d) times as probable from one history as "
-            f"from another at distance d km: {stated}{more}.",
-            f"Verified exactly, in integers: {len(self):,} mechanism(s), {self._total('rows'):,} rows, "
+        pasts = sorted({bundled.history_weights_micro for bundled in self})
+        counted = "; ".join(", ".join(_weight_in_words(weight) for weight in past) for past in pasts[:_LISTED] if past)
+        past = (
+            f"Earlier places count in d, the latest first, times {counted}." if counted else "No earlier place counts."
+        )
+        return (
+            "One report changes the odds between two histories of one zone and regime, d km apart, by at most a factor "
+            f"of e^(ε·d): {stated}{more}.",
+            f"A history is the present place with the places before it. {past}",
+            "This holds for histories that no data showed, and whatever the recipient knows besides. Predictions and "
+            "priors decide how useful reports are, not how private.",
+            self._snapping_in_words(),
+        )
+
+    def _verified(self) -> tuple[str, ...]:
+        largest = max(bundled.mechanism.certificate.epsilon_effective for bundled in self)
+        return (
+            f"Verified exactly, in integers: {counted(len(self), 'mechanism')}, {self._total('rows'):,} rows, "
             f"{self._total('pairs'):,} pairs of rows, {self._total('checks'):,} inequalities. The largest ε found is "
-            f"{max(certificate.epsilon_effective for certificate in certificates):.6g} per km.",
-        ]
-        if pasts := sorted({bundled.history_weights_micro for bundled in self if bundled.history_weights_micro}):
-            counted = "; ".join(", ".join(_weight_in_words(weight) for weight in past) for past in pasts[:_LISTED])
-            lines.append(f"Earlier places count in d, the latest first, times {counted}.")
-        lines += [*self._beyond_in_words(), *self._parts_in_words()]
-        lines.append(
+            f"{largest:.6g} per km.",
             "Row distances were checked on the map, between all histories of the zone's present places with any past "
             "among the bundle's places, listed or not: none is larger."
             if self.located
-            else "The file has no coordinates: its distances are taken as they are stated."
+            else "The file has no coordinates: its distances are taken as they are stated.",
         )
-        lines.append(self._snapping_in_words())
-        lines.append(self._costs_in_words())
-        if (promise := self.training.promise) is not None:
-            lines.append(
-                f"The ε of learning was computed again from the noise that the file names (ρ = {promise.rho:.4g} for "
-                f"each {promise.unit}). That this noise was added, only who learned can know."
-            )
-        lines.append(self.in_one_sentence)
-        return "\n".join(lines)
-
-    @property
-    def caveats(self) -> list[str]:
-        """What the promise does not cover, in sentences, the gravest first."""
-        learned = [] if (caveat := self.training.caveat()) is None else [caveat]
-        if self.lattice is not None:
-            return [self.lattice.not_covered, *learned]
-        if not self.located:
-            learned.insert(0, "The file has no coordinates: no device accepts it.")
-        where = [self._zones_in_words(), self._snapping_in_words()] if self.located else []
-        return [*self._parts_in_words(), *learned, self._costs_in_words(), *where, *self._beyond_in_words()]
 
     def _total(self, count: str) -> int:
         return sum(getattr(bundled.mechanism.certificate, count) for bundled in self)
@@ -262,40 +409,7 @@ class Bundle(ReadBundle):
     def _parts_in_words(self) -> list[str]:
         if not (parted := sum(not bundled.mechanism.certificate.connected for bundled in self)):
             return []
-        return [f"In {parted:,} mechanism(s) no chain joins all rows: between the parts nothing is promised."]
-
-    def _costs_in_words(self) -> str:
-        return (
-            f"Reports add up: each costs a location up to {self.costs.largest_per_km:.9g} per km, as present and as "
-            "past."
-        )
-
-    @property
-    def in_one_sentence(self) -> str:
-        """What is promised to those who report, and to those who were learned from."""
-        learned = (
-            "nothing was learned from anyone"
-            if self.training == NOBODY
-            else f"the mechanisms were {self.training.in_words()}"
-        )
-        return f"In one sentence: {self._reporting()}; disclosed: {self.disclosed}; {learned}."
-
-    def _reporting(self) -> str:
-        """Return what is promised to those who report, as part of a sentence."""
-        if self.lattice is None:
-            epsilon = max(bundled.mechanism.epsilon for bundled in self)
-            eta_km = min(bundled.mechanism.eta_km for bundled in self)
-            within = "" if eta_km == np.inf else f" ≤ {eta_km:.9g}"
-            return (
-                f"each report is at most e^({epsilon:.9g}·d) times as probable from one history as from any other of "
-                f"the same zone and regime, d{within} km apart"
-            )
-        add_m = 2 * self.lattice.certificate.rounding_mm / 1000
-        stays = "; a stay costs one report" if self.lattice.hold_mm else ""
-        return (
-            f"each report is at most e^({self.lattice.epsilon:.9g}·d) times as probable from one coordinate as from "
-            f"any other, d km apart with {add_m:.3g} m added for rounding{stays}"
-        )
+        return [f"In {counted(parted, 'mechanism')} no chain joins all rows: between the parts nothing is promised."]
 
     @cached_property
     def zone_facts(self) -> list[ZoneFacts]:
@@ -306,15 +420,11 @@ class Bundle(ReadBundle):
     def snapping_radius_m(self) -> float | None:
         """The largest distance from a coordinate among the places to the place it snaps to, metres.
 
-        Computed from the places; None without coordinates. On a lattice, how far coordinates are rounded.
+        Computed from the places; None without coordinates.
         """
-        if self.lattice is not None:
-            return self.lattice.certificate.rounding_mm / 1000
         return snapping_radius_m(self.mechanisms, self.places_e7) if self.located else None
 
     def _zones_in_words(self) -> str:
-        if not self.located:
-            return "The file does not tell where its zones are."
         facts = self.zone_facts
         places = between(min(zone.places for zone in facts), max(zone.places for zone in facts))
         width = between(round(min(zone.extent_m for zone in facts)), round(max(zone.extent_m for zone in facts)))
@@ -348,7 +458,7 @@ class Bundle(ReadBundle):
         zone: str | None = None,
         regime: str | None = None,
     ) -> Axes:
-        """Draw the zones on a map, or where reports of one zone go; of a lattice, where a report goes (extra `city`).
+        """Draw the zones on a map, or where reports of one zone go (extra `city`).
 
         Parameters
         ----------
@@ -358,37 +468,32 @@ class Bundle(ReadBundle):
             Drawn beneath the zones.
         zone, regime
             Draw the mechanism of this zone and regime: how often each place is reported. With one of them, the first
-            that fits; without coordinates, its table of probabilities.
+            that fits.
         """
-        draw = companion("geoblanket.mechanism.bundle.picture", "Bundle.plot").plot_bundle
+        draw = companion("geoblanket.mechanism.bundle.picture", "ZoneBundle.plot").plot_zones
         axes: Axes = draw(self, ax=ax, roads=roads, zone=zone, regime=regime)
         return axes
 
     def _repr_html_(self) -> str:
-        rows = [("version", f"{self.version:,}"), ("signed", "yes" if self.signed else "no")]
-        if self.lattice is None:
-            rows += [
-                ("zones", f"{len({bundled.zone for bundled in self}):,}"),
-                ("regimes", ", ".join(sorted({bundled.regime for bundled in self}))),
-                ("places", f"{len(self.places_e7):,}" if self.located else "without coordinates"),
-                ("a report costs a location at most", f"{self.costs.largest_per_km:g} per km"),
-            ]
-        else:
-            cells, epsilon, hold, verified = self.lattice.facts()
-            rows += [("lattice", cells), ("a report", epsilon)]
-            rows += [("at rest", hold), ("promise", verified)]
-        return card(self, rows, draw=lambda ax: self.plot(ax=ax), words=[self.in_one_sentence])
+        rows = [
+            ("zones", f"{len({bundled.zone for bundled in self}):,}"),
+            ("regimes", ", ".join(sorted({bundled.regime for bundled in self}))),
+            ("places", f"{len(self.places_e7):,}" if self.located else "without coordinates"),
+            ("a report costs a location at most", f"{self.costs.largest_per_km:g} per km"),
+        ]
+        return self._card(rows, (lambda ax: self.plot(ax=ax)) if self.located else None)
 
     def __repr__(self) -> str:
-        signed = "signed" if self.signed else "not signed"
-        if self.lattice is not None:
-            return short_repr(self, *self.lattice.facts(), signed)
         zones = {bundled.zone for bundled in self}
         regimes = {bundled.regime for bundled in self}
         epsilon = f"ε = {max(bundled.mechanism.epsilon for bundled in self):g} per km"
         places = counted(len(self.places_e7), "place") if self.located else "no coordinates"
         sizes = counted(len(zones), "zone"), counted(len(regimes), "regime"), places
-        return short_repr(self, *sizes, epsilon, "verified exactly", signed)
+        return short_repr(self, *sizes, epsilon, "verified exactly", self._signed_in_words)
+
+
+Bundle = ZoneBundle | LatticeBundle
+"""What `load_bundle` returns: mechanisms of zones, or the lattice of a whole city. `isinstance` tells them apart."""
 
 
 def _weight_in_words(micro: int) -> str:

@@ -13,35 +13,28 @@ import numpy as np
 import numpy.typing as npt
 
 from geoblanket._arrayfile import content_hash
-from geoblanket._arrays import Bools, Indices, Ints
+from geoblanket._arrays import Indices, Ints
+from geoblanket._display import counted
 from geoblanket.mechanism.bundle.header import MechanismHeader
 from geoblanket.mechanism.bundle.zones import zone_in_words
-from geoblanket.mechanism.history_rule.history_verifier import PlacesOfCity, RuleTree, first_too_far
+from geoblanket.mechanism.history_verifier import PlacesOfCity, RuleTree, first_too_far
 from geoblanket.mechanism.problem import NEVER_MM
 
 __all__ = [
-    "LARGEST_WORK",
     "DomainCheck",
     "domain_hash",
     "fits_32_bits",
     "pack",
-    "triangle_breaks",
-    "triangle_size",
     "unpack",
 ]
 
 
 _NEVER_32 = 2**32 - 1
 _LARGEST_E7 = np.array([900_000_000, 1_800_000_000])
-LARGEST_WORK = 5 * 10**10
-"""Elementary steps of verification, by estimate: two minutes or so. All of Rome in zones takes two thirds of it."""
+_LARGEST_WORK = 5 * 10**10
+"""Elementary steps of verification, by estimate: about two minutes. All of Rome in zones takes two thirds of this."""
 _STEPS_PER_PAIR = 20
 """What a pair of rows costs besides its outputs."""
-
-
-def triangle_size(rows: int) -> int:
-    """Return the number of pairs of rows."""
-    return rows * (rows - 1) // 2
 
 
 def fits_32_bits(distance_mm: Ints) -> bool:
@@ -51,7 +44,7 @@ def fits_32_bits(distance_mm: Ints) -> bool:
 
 def pack(distance_mm: Ints, *, bits: int) -> npt.NDArray[np.uint32] | Ints:
     """Return the distances above the diagonal, row by row; the rest is redundant."""
-    packed = distance_mm[_above_diagonal(len(distance_mm))]
+    packed: Ints = distance_mm[~np.tri(len(distance_mm), dtype=bool)]
     if bits == 64:
         return packed
     return np.where(packed == NEVER_MM, _NEVER_32, packed).astype(np.uint32)
@@ -69,20 +62,6 @@ def unpack(packed: npt.NDArray[Any], rows: int) -> Ints:
         result[row, row + 1 :] = result[row + 1 :, row] = values
         start += len(values)
     return np.frombuffer(memoryview(memory).toreadonly(), np.int64).reshape(rows, rows)
-
-
-def triangle_breaks(distance_mm: Ints) -> int:
-    """Return how many pairs of rows break the triangle inequality by more than rounding, in S³ steps.
-
-    The promise holds pair by pair and does not need it; but a metric has it.
-    """
-    distance = distance_mm.astype(np.float64)
-    broken = sum(int(np.count_nonzero(row > (row[:, None] + distance).min(axis=0) + 2)) for row in distance)
-    return broken // 2
-
-
-def _above_diagonal(rows: int) -> Bools:
-    return ~np.tri(rows, dtype=bool)
 
 
 def domain_hash(headers: Sequence[MechanismHeader], arrays: Mapping[str, npt.NDArray[Any]]) -> str:
@@ -106,8 +85,6 @@ class DomainCheck:
         Of each mechanism: the places of its histories, shape (N, 1 + Γ), and the row of each, shape (N,).
     places_e7
         Latitude and longitude of each place in 1e-7 degrees, shape (P, 2); empty without coordinates.
-    largest_work
-        The most elementary steps that verification may take, by estimate.
 
     Raises
     ------
@@ -120,12 +97,10 @@ class DomainCheck:
         headers: Sequence[MechanismHeader],
         histories: Sequence[tuple[Indices, Indices]],
         places_e7: Indices,
-        *,
-        largest_work: int,
     ) -> None:
         self._headers = headers
         work = sum(header.rows * header.rows * (header.columns + _STEPS_PER_PAIR) for header in headers)
-        _check_work(work, largest_work)
+        _check_work(work)
         if not len(places_e7):
             return
         if places_e7.shape[1:] != (2,) or (np.abs(places_e7.astype(np.int64)) > _LARGEST_E7).any():
@@ -142,10 +117,10 @@ class DomainCheck:
         }
         for header, tree in zones:
             work += tree.work(int(np.isin(self._stand_in[header.regime], tree.present).sum()))
-            _check_work(work, largest_work)
+            _check_work(work)
         if any(header.history_weights_micro for header in headers):
             work += len(places_e7) ** 2
-        _check_work(work, largest_work)
+        _check_work(work)
 
     def _stand_ins(self, zones: list[tuple[MechanismHeader, RuleTree]]) -> Indices:
         """Return the place that each place counts as at present: itself, or the nearest in a zone of the regime."""
@@ -154,7 +129,7 @@ class DomainCheck:
             if (shared := tree.present[zone_of[tree.present] >= 0]).size:
                 other = zones[zone_of[shared[0]]][0].zone
                 raise ValueError(
-                    f"{zone_in_words(other)} and {zone_in_words(header.zone)} share {shared.size} place(s) "
+                    f"{zone_in_words(other)} and {zone_in_words(header.zone)} share {counted(shared.size, 'place')} "
                     f"in the regime '{header.regime}', so that it does not say which to use"
                 )
             zone_of[tree.present] = number
@@ -207,10 +182,10 @@ def _tree(header: MechanismHeader, histories: Indices, rows: Indices, *, place_c
         raise ValueError(f"{header.where}: {error}") from error
 
 
-def _check_work(work: int, largest_work: int) -> None:
-    if work > largest_work:
+def _check_work(work: int) -> None:
+    if work > _LARGEST_WORK:
         raise ValueError(
-            f"to verify it would take about {work:.1e} steps, more than the {largest_work:.1e} that are allowed"
+            f"to verify it would take about {work:.1e} steps, more than the {_LARGEST_WORK:.1e} that are allowed"
         )
 
 

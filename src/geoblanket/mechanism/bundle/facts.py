@@ -10,11 +10,9 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from geoblanket.mechanism.bundle.clock import Clock
-from geoblanket.mechanism.bundle.contents import Bundle, BundledMechanism
+from geoblanket.mechanism.bundle.contents import Bundle, BundledMechanism, LatticeBundle, ZoneBundle
+from geoblanket.mechanism.bundle.header import Clock
 from geoblanket.mechanism.bundle.zones import zone_order
-from geoblanket.mechanism.lattice.lattice import Lattice
-from geoblanket.mechanism.meaning import lattice_in_words
 from geoblanket.mechanism.problem import NEVER_MM
 
 __all__ = ["BundleFacts", "ClockFacts", "FrameFacts", "LatticeFacts", "MechanismFacts"]
@@ -72,7 +70,7 @@ class MechanismFacts:
     """Parts that no chain of pairs joins; 1 if all rows hang together."""
 
     @classmethod
-    def of(cls, bundled: BundledMechanism, bundle: Bundle) -> MechanismFacts:
+    def of(cls, bundled: BundledMechanism, bundle: ZoneBundle) -> MechanismFacts:
         """Return the facts of a mechanism of a bundle."""
         has_history = bundle.clock is not None and bundled.regime != bundle.clock.start
         mechanism, certificate = bundled.mechanism, bundled.mechanism.certificate
@@ -129,15 +127,9 @@ class LatticeFacts:
     """What all of this means, in sentences."""
 
     @classmethod
-    def of(cls, lattice: Lattice, *, interval_s: float) -> LatticeFacts:
-        """Return the facts of a lattice.
-
-        Parameters
-        ----------
-        interval_s
-            Seconds from one report to the next.
-        """
-        plane = lattice.spec.plane
+    def of(cls, bundle: LatticeBundle) -> LatticeFacts:
+        """Return the facts of a bundle's lattice."""
+        lattice, plane = bundle.lattice, bundle.lattice.spec.plane
         east_e7 = (plane.west_e7 + plane.width_e7 + 1_800_000_000) % 3_600_000_000 - 1_800_000_000
         return cls(
             cells=lattice.cells,
@@ -147,7 +139,7 @@ class LatticeFacts:
             epsilon_per_km=lattice.epsilon,
             epsilon_effective_per_km=lattice.certificate.epsilon_effective,
             hold_m=lattice.hold_m,
-            meaning=lattice_in_words(lattice, interval_s),
+            meaning=bundle.promise.meaning,
         )
 
 
@@ -205,33 +197,33 @@ class BundleFacts:
         size
             Of its file, bytes.
         """
-        lattice = None
-        if bundle.lattice is not None:
-            lattice = LatticeFacts.of(bundle.lattice, interval_s=bundle.needed_clock().interval_s)
+        common: dict[str, Any] = {
+            "sha256": bundle.sha256,
+            "name": name,
+            "version": bundle.version,
+            "bytes": size,
+            "domain": bundle.domain,
+            "signed": bundle.signed,
+            "disclosed": bundle.disclosed,
+            "epsilon_per_location_per_km": bundle.costs.largest_per_km,
+            "snapping_radius_m": bundle.snapping_radius_m,
+            "clock": None if bundle.clock is None else ClockFacts.of(bundle.clock),
+            "training": bundle.training.as_json(),
+            "training_in_words": bundle.training.in_words(),
+        }
+        if isinstance(bundle, LatticeBundle):
+            nothing: dict[str, Any] = {"history_weights": [], "zones": [], "regimes": [], "places": 0}
+            lattice = LatticeFacts.of(bundle)
+            return cls(**common, **nothing, epsilon_per_km=[lattice.epsilon_per_km], eta_km=[None], lattice=lattice)
         return cls(
-            sha256=bundle.sha256,
-            name=name,
-            version=bundle.version,
-            bytes=size,
-            domain=bundle.domain,
-            signed=bundle.signed,
-            disclosed=bundle.disclosed,
-            epsilon_per_km=sorted({bundled.mechanism.epsilon for bundled in bundle})
-            if lattice is None
-            else [lattice.epsilon_per_km],
-            eta_km=[_finite(eta) for eta in sorted({bundled.mechanism.eta_km for bundled in bundle})]
-            if lattice is None
-            else [None],
-            history_weights=[_weights(past) for past in sorted({bundled.history_weights_micro for bundled in bundle})],
-            epsilon_per_location_per_km=bundle.costs.largest_per_km,
+            **common,
+            epsilon_per_km=sorted({bundled.mechanism.epsilon for bundled in bundle}),
+            eta_km=[_finite(eta) for eta in sorted({bundled.mechanism.eta_km for bundled in bundle})],
+            history_weights=[_weights(past) for past in sorted({each.history_weights_micro for each in bundle})],
             zones=sorted({bundled.zone for bundled in bundle}, key=zone_order),
             regimes=sorted({bundled.regime for bundled in bundle}),
             places=len(bundle.places_e7),
-            snapping_radius_m=bundle.snapping_radius_m,
-            clock=None if bundle.clock is None else ClockFacts.of(bundle.clock),
-            lattice=lattice,
-            training=bundle.training.as_json(),
-            training_in_words=bundle.training.in_words(),
+            lattice=None,
         )
 
 

@@ -1,4 +1,4 @@
-"""Pictures of a bundle: how often each output is given, and where reports by a lattice go."""
+"""Pictures of a bundle: its zones on a map, how often a mechanism gives each output, and a lattice."""
 
 from __future__ import annotations
 
@@ -7,68 +7,38 @@ import math
 import numpy as np
 from matplotlib import colormaps
 from matplotlib.axes import Axes
-from matplotlib.collections import PathCollection
 from matplotlib.colors import LogNorm
-from matplotlib.figure import Figure
 from matplotlib.patches import Circle
 from matplotlib.patheffects import withStroke
-from matplotlib.ticker import MaxNLocator
 
 from geoblanket._display import counted
-from geoblanket._picture import axes_or_new, new_figure
-from geoblanket.mechanism.bundle.storage import Bundle, BundledMechanism
+from geoblanket._picture import axes_or_new
+from geoblanket.errors import MismatchError
+from geoblanket.mechanism.bundle.contents import BundledMechanism, ZoneBundle
 from geoblanket.mechanism.bundle.zones import zone_in_words
 from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.lattice.spec import DENOMINATOR
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.picture import dot_size, plot_map
 
-__all__ = ["draw_bundle", "draw_lattice", "plot_bundle", "plot_lattice"]
+__all__ = ["plot_lattice", "plot_zones"]
 
-_MOST_PANELS = 12
 _LATTICE_REACH = 8.0
 """Within this many 1/ε kilometres nearly all reports lie."""
 _RINGS = (2.0, 10.0, 100.0)
 _LATTICE_SIZE_IN = (6.4, 5.6)
 
 
-def draw_bundle(bundle: Bundle) -> Figure:
-    """Draw the mechanisms of a bundle, the first twelve.
-
-    With coordinates: a map of all places, and on it the outputs, the larger the more often they are given where all
-    rows are equally probable. Without: the probabilities of each row (downwards) over the outputs that are used.
-    """
-    shown = bundle.mechanisms[:_MOST_PANELS]
-    columns = math.ceil(math.sqrt(len(shown)))
-    lines = math.ceil(len(shown) / columns)
-    figure = new_figure(width_in=3.4 * columns + 0.4, height_in=3.4 * lines + 0.6)
-    panels = figure.subplots(lines, columns, squeeze=False).ravel()
-    for panel, bundled in zip(panels, shown, strict=False):
-        _draw_mechanism(panel, bundle, bundled)
-    for panel in panels[len(shown) :]:
-        panel.set_visible(False)
-    if bundle.located:
-        marks = figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=7)
-        for mark, size in zip(marks.legend_handles, (60, 8), strict=True):
-            if isinstance(mark, PathCollection):
-                mark.set_sizes([size])
-    if len(shown) < len(bundle):
-        figure.suptitle(f"{len(shown)} of {len(bundle)} mechanisms", fontsize=10)
-    return figure
-
-
-def plot_bundle(
-    bundle: Bundle, *, ax: Axes | None, roads: RoadGraph | None, zone: str | None, regime: str | None
+def plot_zones(
+    bundle: ZoneBundle, *, ax: Axes | None, roads: RoadGraph | None, zone: str | None, regime: str | None
 ) -> Axes:
-    """Draw a bundle for `Bundle.plot`: its lattice, one mechanism, or its zones."""
-    if bundle.lattice is not None:
-        return plot_lattice(bundle.lattice, ax=ax)
-    if zone is not None or regime is not None or not bundle.located:
+    """Draw a bundle for `ZoneBundle.plot`: one mechanism, or all zones."""
+    if not bundle.located:
+        raise MismatchError("The bundle has no coordinates, so that there is no map to draw.")
+    if zone is not None or regime is not None:
         first = bundle.mechanisms[0]
         axes = axes_or_new(ax, width_in=5.0, height_in=5.0)
         _draw_mechanism(axes, bundle, bundle.get(zone or first.zone, regime or first.regime))
-        if bundle.located:
-            axes.legend(fontsize=7, loc="lower center", bbox_to_anchor=(0.5, -0.22), ncols=2, frameon=False)
         return axes
     lat, lon = bundle.places_e7.T / 1e7
     axes = plot_map(ax, lat, lon, roads=roads)
@@ -89,19 +59,7 @@ def plot_bundle(
     return axes
 
 
-def _draw_mechanism(panel: Axes, bundle: Bundle, bundled: BundledMechanism) -> None:
-    if bundle.located:
-        _draw_map(panel, bundle, bundled)
-    else:
-        _draw_table(panel, bundled)
-    used = f"ε = {bundled.mechanism.epsilon:g} /km, {len(bundled.outputs)} outputs used"
-    title = f"{zone_in_words(bundled.zone)}, {bundled.regime}\n{used}"
-    panel.tick_params(labelsize=6)
-    # A dollar sign would start a formula.
-    panel.set_title(title.replace("$", r"\$"), fontsize=9)
-
-
-def _draw_map(panel: Axes, bundle: Bundle, bundled: BundledMechanism) -> None:
+def _draw_mechanism(panel: Axes, bundle: ZoneBundle, bundled: BundledMechanism) -> None:
     lat, lon = bundle.places_e7.T / 1e7
     share = bundled.mechanism.probabilities.mean(axis=0)
     used = np.unique(bundled.histories[:, 0])
@@ -121,23 +79,12 @@ def _draw_map(panel: Axes, bundle: Bundle, bundled: BundledMechanism) -> None:
     panel.ticklabel_format(useOffset=False)
     panel.set_xlabel("longitude", fontsize=7)
     panel.set_ylabel("latitude", fontsize=7)
-
-
-def _draw_table(panel: Axes, bundled: BundledMechanism) -> None:
-    image = panel.imshow(bundled.mechanism.probabilities, aspect="auto", cmap="Blues", vmin=0, interpolation="nearest")
-    bar = panel.figure.colorbar(image, ax=panel, shrink=0.8)
-    bar.ax.tick_params(labelsize=6)
-    for axis in (panel.xaxis, panel.yaxis):
-        axis.set_major_locator(MaxNLocator(integer=True))
-    panel.set_xlabel("used output", fontsize=7)
-    panel.set_ylabel("row", fontsize=7)
-
-
-def draw_lattice(lattice: Lattice) -> Figure:
-    """Return a figure of a lattice; see `plot_lattice`."""
-    figure = new_figure(width_in=_LATTICE_SIZE_IN[0], height_in=_LATTICE_SIZE_IN[1])
-    plot_lattice(lattice, ax=figure.add_subplot())
-    return figure
+    panel.tick_params(labelsize=6)
+    used_outputs = f"ε = {bundled.mechanism.epsilon:g} /km, {len(bundled.outputs)} outputs used"
+    title = f"{zone_in_words(bundled.zone)}, {bundled.regime}\n{used_outputs}"
+    # A dollar sign would start a formula.
+    panel.set_title(title.replace("$", r"\$"), fontsize=9)
+    panel.legend(fontsize=7, loc="lower center", bbox_to_anchor=(0.5, -0.22), ncols=2, frameon=False)
 
 
 def plot_lattice(lattice: Lattice, *, ax: Axes | None) -> Axes:

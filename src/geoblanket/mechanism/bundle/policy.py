@@ -11,15 +11,14 @@ import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 
-from geoblanket._arrays import Indices
 from geoblanket.errors import InputError, ParameterError, PolicyError
-from geoblanket.mechanism.bundle.clock import Clock
-from geoblanket.mechanism.bundle.zones import ZoneFacts, ZoneTable, zone_facts, zone_in_words
-from geoblanket.mechanism.costs import LARGEST_EPSILON, Costs, Counted
+from geoblanket.mechanism.bundle.contents import Bundle, BundledMechanism, LatticeBundle, ZoneBundle
+from geoblanket.mechanism.bundle.zones import ZoneFacts, zone_in_words
+from geoblanket.mechanism.costs import LARGEST_EPSILON
 from geoblanket.mechanism.lattice.spec import LatticeSpec
 from geoblanket.mechanism.problem import NEVER_MM
 
@@ -27,10 +26,6 @@ __all__ = ["ANYTHING", "DEFAULT_POLICY", "Policy"]
 
 _MICRO: Final = 10**6
 _LISTED: Final = 3
-
-
-class _Table(ZoneTable, Counted, Protocol):
-    """What a policy looks at in a mechanism."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,52 +93,25 @@ class Policy:
         except ParameterError as error:
             raise InputError(str(error).rstrip("."), path=path) from error
 
-    def check(
-        self,
-        tables: Iterable[_Table],
-        places_e7: Indices,
-        clock: Clock | None,
-        *,
-        lattice: LatticeSpec | None = None,
-    ) -> None:
-        """Raise PolicyError unless the mechanisms of a bundle promise enough.
-
-        Parameters
-        ----------
-        tables
-            The mechanisms of all zones and regimes.
-        places_e7
-            Latitude and longitude of each place in 1e-7 degrees, shape (P, 2); without them nothing is known about
-            zones.
-        clock
-            When which regime is used.
-        lattice
-            In the place of zones: the lattice of a whole city.
-        """
-        if lattice is not None:
-            self._refuse_for(self._of_lattice(lattice))
-            return
-        tables = list(tables)
-        problems = [problem for table in tables for problem in self._of_table(table)]
-        if not len(places_e7):
-            problems.append("it has no places, so that nothing is known about its zones")
-        else:
-            problems += [problem for facts in zone_facts(tables, places_e7) for problem in self._of_zone(facts)]
-        costs = Costs.of(tables, "" if clock is None else clock.start)
-        if max(costs) > self.largest_cost * _MICRO:
-            problems.append(
-                f"a report costs up to {costs.largest_per_km:g} per km, more than {self.largest_cost:g} (largest_cost)"
-            )
-        self._refuse_for(problems)
-
-    @staticmethod
-    def _refuse_for(problems_found: Iterable[str]) -> None:
-        if problems := list(dict.fromkeys(problems_found)):
+    def check(self, bundle: Bundle) -> None:
+        """Raise PolicyError unless a bundle promises enough. Without places, nothing is known about its zones."""
+        found = self._of_lattice(bundle.lattice.spec) if isinstance(bundle, LatticeBundle) else self._of_zones(bundle)
+        if problems := list(dict.fromkeys(found)):
             more = f"; and {len(problems) - _LISTED:,} more" if len(problems) > _LISTED else ""
             raise PolicyError(
                 f"The bundle promises less than the policy asks for: {'; '.join(problems[:_LISTED])}{more}. "
                 "Get another bundle, or state a policy that allows it: its key is in brackets."
             )
+
+    def _of_zones(self, bundle: ZoneBundle) -> Iterable[str]:
+        for bundled in bundle:
+            yield from self._of_mechanism(bundled)
+        if not bundle.located:
+            yield "it has no places, so that nothing is known about its zones"
+        for facts in bundle.zone_facts:
+            yield from self._of_zone(facts)
+        if (cost := bundle.costs.largest_per_km) > self.largest_cost:
+            yield f"a report costs up to {cost:g} per km, more than {self.largest_cost:g} (largest_cost)"
 
     def _of_lattice(self, lattice: LatticeSpec) -> Iterable[str]:
         epsilon = lattice.epsilon_micro / _MICRO
@@ -161,15 +129,15 @@ class Policy:
         if extent_m < self.smallest_extent_m:
             yield f"its frame is {extent_m:.0f} m wide, less than {self.smallest_extent_m:g} m (smallest_extent_m)"
 
-    def _of_table(self, table: _Table) -> Iterable[str]:
-        epsilon = table.epsilon_micro / _MICRO
+    def _of_mechanism(self, bundled: BundledMechanism) -> Iterable[str]:
+        epsilon = bundled.epsilon_micro / _MICRO
         if epsilon > self.largest_epsilon:
             yield f"its ε is {epsilon:g} per km, more than {self.largest_epsilon:g} (largest_epsilon)"
-        if not table.epsilon_micro:
+        if not bundled.epsilon_micro:
             yield "its ε is 0, so that reports cost nothing and a budget never ends"
-        if table.eta_mm < self.smallest_eta_km * _MICRO:
-            yield f"its η is {table.eta_mm / _MICRO:g} km, less than {self.smallest_eta_km:g} km (smallest_eta_km)"
-        for micro in table.history_weights_micro:
+        if bundled.eta_mm < self.smallest_eta_km * _MICRO:
+            yield f"its η is {bundled.eta_mm / _MICRO:g} km, less than {self.smallest_eta_km:g} km (smallest_eta_km)"
+        for micro in bundled.history_weights_micro:
             weight = np.inf if micro == NEVER_MM else micro / _MICRO
             if weight > self.largest_weight:
                 yield f"an earlier place counts {weight:g} times, more than {self.largest_weight:g} (largest_weight)"
@@ -198,4 +166,4 @@ ANYTHING: Final = Policy(
     largest_weight=np.inf,
     largest_rounding_m=np.inf,
 )
-"""Whatever verifies, except an ε of 0: for experiments."""
+"""Accepts every bundle that verifies, except one with an ε of 0: for experiments."""

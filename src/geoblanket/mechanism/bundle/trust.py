@@ -1,23 +1,32 @@
 """Which files a reader of bundles takes: who signed them, for which domain, and how new they are.
 
-What a bundle promises is verified in any case; whether that is enough, a `Policy` says.
+What a bundle promises is verified in any case; whether that is enough, a `Policy` says. The signature of `city.bundle`
+is `city.bundle.sig`: detached, Ed25519, 64 bytes over a fixed prefix and the SHA-256 of the file. Keys are PEM files;
+`openssl genpkey -algorithm ed25519` makes one.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from geoblanket._arguments import checked
 from geoblanket._display import options_repr
-from geoblanket.errors import InputError, MismatchError
+from geoblanket._files import atomic_output, sha256_file
+from geoblanket.errors import InputError, MismatchError, MissingExtraError
 from geoblanket.mechanism.bundle.header import BundleHeader
-from geoblanket.mechanism.bundle.signing import check_signature
 
-__all__ = ["ANY_FILE", "HINT", "Trust"]
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
+__all__ = ["ANY_FILE", "HINT", "Trust", "check_signature", "sign_bundle", "signature_path"]
 
 HINT: Final = "Get it again from where it came from"
+_PREFIX = b"geoblanket bundle 1\0"
+_SIGNATURE_BYTES = 64
+_LARGEST_KEY = 1 << 14
 
 
 @checked
@@ -81,3 +90,101 @@ class Trust:
 
 ANY_FILE: Final = Trust()
 """Any bundle that verifies: signed or not, of any domain and version."""
+
+
+def signature_path(path: str | Path) -> Path:
+    """Return where the signature of a bundle lies: beside it, with `.sig` added to its name."""
+    path = Path(path)
+    return path.with_name(path.name + ".sig")
+
+
+@checked
+def sign_bundle(path: str | Path, private_key: str | Path) -> Path:
+    """Sign a bundle and return the path of the signature.
+
+    Parameters
+    ----------
+    private_key
+        A PEM file with an Ed25519 private key, without a password.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    >>> from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+    >>> key = Ed25519PrivateKey.generate()
+    >>> _ = Path("publisher.key").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    >>> from geoblanket.mechanism import sign_bundle
+    >>> sign_bundle("city.bundle", "publisher.key").name
+    'city.bundle.sig'
+    """
+    key = _private_key(Path(private_key))
+    if not Path(path).is_file():
+        raise InputError("no such file", path=path)
+    signature = key.sign(_PREFIX + bytes.fromhex(sha256_file(path)))
+    with atomic_output(signature_path(path)) as temporary:
+        temporary.write_bytes(signature)
+    return signature_path(path)
+
+
+@checked
+def check_signature(path: str | Path, digest: bytes, public_key: str | Path) -> None:
+    """Raise InputError unless the signature beside a bundle is valid for its SHA-256 and this key.
+
+    Parameters
+    ----------
+    digest
+        The SHA-256 of the bundle as it was read.
+    public_key
+        A PEM file with an Ed25519 public key.
+    """
+    key = _public_key(Path(public_key))
+    from cryptography.exceptions import InvalidSignature
+
+    beside = signature_path(path)
+    if not beside.is_file():
+        raise InputError("has no signature", path=path, hint=f"Get {beside.name} from where the bundle came from")
+    signature = _small_file(beside, _SIGNATURE_BYTES)
+    try:
+        key.verify(signature, _PREFIX + digest)
+    except InvalidSignature as error:
+        raise InputError(
+            "its signature is not one of this file by this key",
+            path=path,
+            hint="The file or the signature was exchanged, or signed by someone else",
+        ) from error
+
+
+def _public_key(path: Path) -> Ed25519PublicKey:
+    try:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+        from cryptography.hazmat.primitives.serialization import load_pem_public_key
+    except ImportError as error:
+        raise MissingExtraError("Checking a signature", "signing") from error
+    with suppress(ValueError):
+        if isinstance(key := load_pem_public_key(_small_file(path, _LARGEST_KEY)), Ed25519PublicKey):
+            return key
+    raise InputError("is not an Ed25519 public key in PEM form", path=path)
+
+
+def _private_key(path: Path) -> Ed25519PrivateKey:
+    try:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+    except ImportError as error:
+        raise MissingExtraError("Signing", "signing") from error
+    with suppress(ValueError, TypeError):
+        if isinstance(key := load_pem_private_key(_small_file(path, _LARGEST_KEY), password=None), Ed25519PrivateKey):
+            return key
+    raise InputError("is not an Ed25519 private key in PEM form without a password", path=path)
+
+
+def _small_file(path: Path, largest: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            content = file.read(largest + 1)
+    except OSError as error:
+        raise InputError(f"cannot be read ({error.strerror or error})", path=path) from error
+    if len(content) > largest:
+        raise InputError(f"has more than {largest} bytes", path=path)
+    return content

@@ -14,8 +14,9 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from geoblanket._arrays import Bools, Floats, Indices
+from geoblanket._arrays import Floats, Indices
 from geoblanket._geodesy import haversine_m, local_metres
+from geoblanket.mechanism.verifier import components
 
 __all__ = ["ZoneFacts", "ZoneTable", "snapping_radius_m", "zone_facts", "zone_in_words", "zone_name", "zone_order"]
 
@@ -89,7 +90,7 @@ def zone_facts(tables: Iterable[ZoneTable], places_e7: Indices) -> list[ZoneFact
 def _facts(table: ZoneTable, places_e7: Indices) -> ZoneFacts:
     lat, lon = (places_e7[np.unique(table.histories[:, 0])] * 1e-7).T
     between = haversine_m(lat[:, None], lon[:, None], lat, lon)
-    parts = _parts(between * 1000 <= table.eta_mm)
+    parts = components(between * 1000 <= table.eta_mm)
     return ZoneFacts(
         zone=table.zone,
         regime=table.regime,
@@ -99,20 +100,6 @@ def _facts(table: ZoneTable, places_e7: Indices) -> ZoneFacts:
         smallest_part_m=min(float(between[np.ix_(part, part)].max()) for part in parts),
         error_m=float(between.mean(axis=1).min()),
     )
-
-
-def _parts(joined: Bools) -> list[list[int]]:
-    """Return the components of a symmetric graph."""
-    left = set(range(len(joined)))
-    parts = []
-    while left:
-        part = front = {left.pop()}
-        while front:
-            front = set(np.flatnonzero(joined[sorted(front)].any(axis=0)).tolist()) & left
-            left -= front
-            part = part | front
-        parts.append(sorted(part))
-    return parts
 
 
 def snapping_radius_m(tables: Iterable[ZoneTable], places_e7: Indices) -> float:
@@ -125,7 +112,7 @@ def snapping_radius_m(tables: Iterable[ZoneTable], places_e7: Indices) -> float:
     x, y = local_metres(lat, lon, origin_lat=float(lat.mean()), origin_lon=float(lon.mean()))
     hull = _hull(np.column_stack([x, y]))
     inside = np.column_stack([x[used], y[used]])
-    # What the flat map is off by, over the whole of it.
+    # By how much the flat map is too short at most, anywhere on it.
     stretch = max(1.0, float(np.cos(np.radians(lat)).max() / np.cos(np.radians(lat.mean()))))
     return stretch * _covering_radius(inside, hull)
 

@@ -31,9 +31,7 @@ from geoblanket._arrays import Ints
 __all__ = [
     "LARGEST_SQUARE",
     "MANTISSA_BITS",
-    "exponent_of",
     "exponents",
-    "mantissa_of",
     "mantissas",
     "rate_for",
     "slope",
@@ -71,11 +69,6 @@ def exponents(squares: Ints, rate: int) -> Ints:
     return roots
 
 
-def exponent_of(square: int, rate: int) -> int:
-    """Return z of one squared distance of any size."""
-    return math.isqrt(square << 2 * _DISTANCE_BITS) * rate >> _RATE_BITS
-
-
 def mantissas(z: Ints) -> tuple[Ints, Ints]:
     """Return m and ⌊z / 2^24⌋."""
     coarse, fine = _tables()
@@ -83,13 +76,6 @@ def mantissas(z: Ints) -> tuple[Ints, Ints]:
     m = coarse[z >> _TABLE_BITS & digit] * fine[z & digit]
     m >>= MANTISSA_BITS
     return m, z >> _EXPONENT_BITS
-
-
-def mantissa_of(z: int) -> tuple[int, int]:
-    """Return m and ⌊z / 2^24⌋ of one exponent of any size."""
-    coarse, fine = _tables()
-    digit = (1 << _TABLE_BITS) - 1
-    return int(coarse[z >> _TABLE_BITS & digit]) * int(fine[z & digit]) >> MANTISSA_BITS, z >> _EXPONENT_BITS
 
 
 @cache

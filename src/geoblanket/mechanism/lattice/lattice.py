@@ -12,9 +12,10 @@ import numpy.typing as npt
 from geoblanket._arrays import Floats, Ints
 from geoblanket._display import short_repr
 from geoblanket.errors import LatticeViolation, MechanismError, ParameterError
-from geoblanket.mechanism.lattice.drawing import SINK, Drawing
-from geoblanket.mechanism.lattice.spec import DENOMINATOR, LatticeSpec
+from geoblanket.mechanism.costs import Costs
+from geoblanket.mechanism.lattice.spec import DENOMINATOR, SINK, Drawing, LatticeSpec
 from geoblanket.mechanism.lattice.verifier import LatticeCertificate, verify_lattice
+from geoblanket.mechanism.promise import DISCLOSED_BY_HOLD, DISCLOSED_BY_LATTICE, Promise
 from geoblanket.mechanism.sampling import random_word, random_words
 
 __all__ = ["Lattice", "largest_hold_mm"]
@@ -77,7 +78,6 @@ class Lattice:
             cells=spec.cell_count,
             positions=spec.cell_units**2,
             rounding_mm=spec.plane.rounding_mm,
-            sha256="",
         )
         return cls._of(spec, hold_mm, certificate, Drawing(spec, prepare=False))
 
@@ -176,37 +176,44 @@ class Lattice:
         return cells
 
     @property
-    def guarantee(self) -> str:
-        """What is promised, how it was verified, and what is not covered, in words."""
+    def promise(self) -> Promise:
+        """What is promised, disclosed and not promised, and how it was verified."""
         found = self.certificate
         add_m = 2 * found.rounding_mm / 1000
-        lines = [
-            f"Whatever is reported, it is at most e^(ε·(d + {add_m:.3g} m)) times as probable from one coordinate as "
-            f"from another at distance d, for any two coordinates of the frame, with ε = {self.epsilon:.9g} per km. "
-            f"The {add_m:.3g} m are the rounding of both coordinates.",
-            f"Verified exactly, in integers, over {found.cells:,} cells: for all pairs of {found.positions:,} "
-            f"positions within a cell, and by proof for the rest. The ε needed is {found.epsilon_effective:.6g} per "
-            "km.",
+        terms = [
+            "One report changes the odds between any two coordinates of the frame, d apart, by at most a factor of "
+            f"e^(ε·(d + {add_m:.3g} m)), with ε = {self.epsilon:.9g} per km. The {add_m:.3g} m are the rounding of "
+            "both coordinates."
         ]
         if self.hold_mm:
-            lines.append(
-                f"Within {self.hold_m:g} m of where the last report was drawn, it is repeated. For all lives that draw "
-                "in the same slots, all reports together are at most e^(ε·Σ d) times as probable from one as from the "
-                "other, the sum over the slots with a draw: a stay costs one report. When a vehicle rests is disclosed."
+            terms.append(
+                f"Within {self.hold_m:g} m of where the last report was drawn, it is repeated: a stay costs one "
+                "report. Take two trips that draw new reports at the same times: all reports together change the odds "
+                "between them by at most e^(ε·Σ d), with d summed over those times."
             )
-        return "\n".join([*lines, self.not_covered])
-
-    @property
-    def not_covered(self) -> str:
-        """What is not promised, in words."""
-        if self.hold_mm:
-            return (
-                "Not covered: when the vehicle rests, and several draws, whose ε add up. Each return to a place is a "
-                "new draw: a place that a vehicle returns to needs a fence."
+            caveat = (
+                "When the vehicle rests is not hidden. Several draws add up, on the road and with each return to a "
+                "place: a place that a vehicle returns to needs a fence."
             )
-        return (
-            "Not covered: repeated reports, whose ε add up. Nothing is held: noise that is drawn anew averages out, so "
-            "that a parked car is found, and the longer it stays the nearer."
+        else:
+            caveat = (
+                "Reports add up, also at rest. Nothing is held: noise that is drawn anew averages out, so that a "
+                "parked car is found, and the longer it stays the nearer."
+            )
+        return Promise(
+            epsilon=self.epsilon,
+            between="location",
+            added_m=add_m,
+            costs=Costs(start=self.spec.epsilon_micro, other=self.spec.epsilon_micro),
+            hold_m=self.hold_m,
+            disclosed=DISCLOSED_BY_HOLD if self.hold_mm else DISCLOSED_BY_LATTICE,
+            terms=tuple(terms),
+            verified=(
+                f"Verified exactly, in integers, over {found.cells:,} cells: for all pairs of {found.positions:,} "
+                "positions within a cell, and by proof for the rest. The ε needed is "
+                f"{found.epsilon_effective:.6g} per km.",
+            ),
+            not_promised=(caveat,),
         )
 
     def __reduce__(self) -> tuple[Callable[..., Lattice], tuple[LatticeSpec, int]]:

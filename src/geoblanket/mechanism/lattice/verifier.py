@@ -6,7 +6,6 @@ definitions. All that is read is taken to be made by an enemy.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
@@ -26,7 +25,7 @@ _TOTAL: Final = 2**62
 _SINK_BASE: Final = 2**44
 _LOG_2_ABOVE: Final = Fraction("0.6931471805599453095")
 _LEAST_USED: Final = Fraction(95, 100)
-"""Less of ε would keep the promise too, but no maker leaves so much of it."""
+"""A lattice that uses a smaller share of ε keeps the promise too, but `making` never leaves that much."""
 _MOST_CELLS: Final = 2**26
 _MOST_UNITS_IN_CELL: Final = 1024
 _MOST_WORK: Final = 2**30
@@ -46,8 +45,6 @@ class LatticeCertificate:
     """Positions within a cell: all pairs of them were checked."""
     rounding_mm: int
     """What the promise adds to the distance for each of two coordinates, millimetres."""
-    sha256: str
-    """Hash of all numbers of the lattice."""
 
 
 def verify_lattice(spec: LatticeSpec) -> tuple[LatticeCertificate, Ints]:
@@ -80,7 +77,6 @@ def verify_lattice(spec: LatticeSpec) -> tuple[LatticeCertificate, Ints]:
             cells=spec.cell_count,
             positions=spec.cell_units**2,
             rounding_mm=spec.plane.rounding_mm,
-            sha256=_hash(spec),
         ),
         totals,
     )
@@ -208,14 +204,3 @@ def _powers() -> tuple[Ints, Ints]:
             ratio = (Decimal(2).ln() / 2**places * -1).exp()
             tables.append(np.array([math.floor(2**31 * ratio**i) for i in range(2**12)], np.int64))
     return tables[0], tables[1]
-
-
-def _hash(spec: LatticeSpec) -> str:
-    plane = spec.plane
-    numbers = (
-        plane.south_e7, plane.west_e7, plane.unit_mm, plane.side, spec.epsilon_micro, spec.cell_units, spec.rate,
-        spec.shift, spec.floor, spec.half_window,
-    )  # fmt: skip
-    digest = hashlib.sha256(repr(numbers).encode())
-    digest.update(spec.multipliers.astype("<i4").tobytes())
-    return digest.hexdigest()

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geoblanket import _lapack
 from geoblanket._arrays import Bools, Floats, Positions
+from geoblanket.mechanism.solver import lapack
 from geoblanket.mechanism.solver.linear_program import EXPONENT_CAP, Cone, slack_below
 
 __all__ = ["Block", "Centring", "StepLimits"]
@@ -113,7 +113,7 @@ class Block:
             self._factor(factors, of_output)
             if with_inverse:
                 inverse = factors.copy()
-                _lapack.inverse(inverse)
+                lapack.inverse(inverse)
                 response += inverse
         return response
 
@@ -305,11 +305,11 @@ class Block:
     def _try_factor(self, matrix: Floats, diagonal: Floats) -> bool:
         """Replace a matrix, with this diagonal, by its Cholesky factor; return whether it has one."""
         np.fill_diagonal(matrix, diagonal)
-        return _lapack.factor(matrix)
+        return lapack.factor(matrix)
 
     def _solve_in_place(self, right: Floats) -> None:
         for factored, vector in zip(self.factors, right, strict=True):
-            _lapack.solve(factored, vector)
+            lapack.solve(factored, vector)
 
 
 def _scatter(index: Positions, values: Floats, size: int) -> Floats:

@@ -15,8 +15,8 @@ import time
 import numpy as np
 from scipy.sparse import csr_array
 
-from geoblanket import _lapack
 from geoblanket._arrays import Floats, Positions
+from geoblanket.mechanism.solver import lapack
 from geoblanket.mechanism.solver.blocks import Block
 from geoblanket.mechanism.solver.incumbent import Incumbent
 from geoblanket.mechanism.solver.interior_point import Iterate, Pool, Search, power_of_two
@@ -165,7 +165,7 @@ class _ReducedBlock(Block):
         if not with_inverse:
             return np.zeros(0)
         inverse = np.triu(matrix)
-        _lapack.inverse(inverse)
+        lapack.inverse(inverse)
         return inverse
 
     def solve(self, duals: Floats, targets: Floats | None) -> Floats:

@@ -22,8 +22,8 @@ from typing import TypeVar
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from geoblanket import _lapack
 from geoblanket._arrays import Bools, Floats
+from geoblanket.mechanism.solver import lapack
 from geoblanket.mechanism.solver.blocks import Block, Centring, StepLimits
 from geoblanket.mechanism.solver.linear_program import Cone, sum_below
 
@@ -323,7 +323,7 @@ class Search(PathFollower):
         for part in self.threads.each(lambda block: block.factorise(), self.blocks):
             self.response += part
         self.response.flat[:: size + 1] *= 1.0 + 1e-14
-        if not _lapack.factor(self.response):
+        if not lapack.factor(self.response):
             raise np.linalg.LinAlgError("The system of the rows' multipliers is not positive definite.")
         self.missing = 1.0 - np.sum([block.unknowns.sum(axis=0) for block in self.blocks], axis=0)
 
@@ -334,7 +334,7 @@ class Search(PathFollower):
         dual_step = np.zeros_like(self.duals)
         for _ in range(1 + refinements):
             change = self.missing - total
-            _lapack.solve(self.response, change)
+            lapack.solve(self.response, change)
             dual_step += change
             total = np.sum(self._each(lambda block: block.respond(change)), axis=0)  # noqa: B023 (used at once)
         return dual_step

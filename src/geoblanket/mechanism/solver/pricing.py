@@ -20,8 +20,8 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-from geoblanket import _lapack
 from geoblanket._arrays import Bools, Floats, Positions
+from geoblanket.mechanism.solver import lapack
 from geoblanket.mechanism.solver.blocks import Block
 from geoblanket.mechanism.solver.interior_point import PathFollower, Pool, power_of_two
 from geoblanket.mechanism.solver.linear_program import EXPONENT_CAP, Cone
@@ -277,7 +277,7 @@ class _BandBlock(Block):
 
     def _try_factor(self, matrix: Floats, diagonal: Floats) -> bool:
         matrix[:, 0] = diagonal
-        return _lapack.banded_factor(matrix)
+        return lapack.banded_factor(matrix)
 
     def _solve_in_place(self, right: Floats) -> None:
-        _lapack.banded_solve(self.factors[0], right[0])
+        lapack.banded_solve(self.factors[0], right[0])

@@ -1,0 +1,9 @@
+from geoblanket.build.building import build_bundle as build_bundle
+from geoblanket.build.city_lattice import make_lattice as make_lattice
+from geoblanket.build.config import BuildConfig as BuildConfig
+from geoblanket.build.config import read_config as read_config
+from geoblanket.build.record import BuildRecord as BuildRecord
+from geoblanket.build.record import read_record as read_record
+from geoblanket.build.rows import ZoneRows as ZoneRows
+from geoblanket.build.rows import make_problem as make_problem
+from geoblanket.build.rows import make_rows as make_rows

@@ -1,0 +1,459 @@
+"""`geoblanket model`, `learn`, `sample` and `track`: how vehicles move, and where they are by their reports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from geoblanket.cli import _options as options
+from geoblanket.cli._output import JsonOption, print_result, print_table, progress_bars, say
+from geoblanket.cli._settings import Chosen, Settings
+from geoblanket.errors import MismatchError, ParameterError
+
+if TYPE_CHECKING:
+    from geoblanket._display import Progress
+    from geoblanket.learning.spending import TrainingLedger
+    from geoblanket.mechanism.bundle.storage import Bundle
+    from geoblanket.roads.places import Places
+    from geoblanket.tracking.learning import BlanketOrders
+    from geoblanket.tracking.motion_model import MotionModel
+    from geoblanket.tracking.tracker import Tracker
+
+__all__ = ["NOT_IN_TABLE", "learn", "model", "model_facts", "sample", "track"]
+
+NOT_IN_TABLE = ("learned", "training", "ledger")
+"""Facts of a model that are for scripts."""
+_SPACING_M = 250.0
+_MIB = 1 << 20
+_FOR_WALKS = ("--epsilon-train", "delta", "unit", "units", "total_epsilon", "raise_total", "ledger")
+_FOR_RELEASED = ("--bundle", "--start", "rounds", "spacing_m", "workers")
+
+OutOption = Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The model to write.", show_default=False)]
+
+
+@dataclass(frozen=True)
+class _ModelSettings:
+    """Settings of `model` besides those of `learn_motion`."""
+
+    spacing_m: float | None = None
+    """Least distance between places, metres: by default that of the walks, or 250."""
+    predictor: Path | None = None
+    """Instead of order: by predicted blankets, from `geoblanket blanket train`."""
+    zones: Path | None = None
+    """With findings or a predictor: the zones that they are for, if they are for zones."""
+
+
+_MODEL = Settings(_ModelSettings, "geoblanket.tracking.learning:learn_motion", without=("walks", "part", "split"))
+
+
+def model(
+    *,
+    roads: options.Roads,
+    out: OutOption,
+    walks: Annotated[
+        Path | None,
+        typer.Option(
+            help="Also learn from these walks, from `geoblanket match`. The model then discloses something about them.",
+            show_default="the roads alone",
+        ),
+    ] = None,
+    findings: Annotated[
+        Path | None,
+        typer.Option(help="Let memory be as long as the blankets found there, from `geoblanket blanket discover`."),
+    ] = None,
+    set_: Annotated[list[str] | None, _MODEL.option] = None,
+    overwrite: options.Overwrite = False,
+    json: JsonOption = False,
+) -> None:
+    """Learn how vehicles move from a map, and from walks if there are any, for `geoblanket track`.
+
+    The model is public knowledge: an attacker can make the same. It changes nothing about what reports give away.
+    """
+    from geoblanket.mobility.walks import scan_walks
+    from geoblanket.roads.graph import RoadGraph
+    from geoblanket.roads.places import choose_places
+    from geoblanket.tracking.learning import DEFAULT_INTERVAL_S, learn_motion
+
+    settings = _MODEL.read(set_)
+    chosen = _ModelSettings(**settings.of(_ModelSettings))
+    if ("order" in settings) + (findings is not None) + (chosen.predictor is not None) > 1:
+        raise ParameterError("order, --findings and predictor contradict each other. Give one of them.")
+    interval_s = settings.get("interval_s", DEFAULT_INTERVAL_S)
+    if not 1 <= interval_s <= 3600:
+        raise ParameterError(f"interval_s must be 1 to 3,600 seconds. Got {interval_s:g} instead.")
+    options.check_outputs(out, overwrite=overwrite)
+    about = {} if walks is None else scan_walks(walks)[1]
+    graph = RoadGraph.load(roads)
+    places = choose_places(graph, spacing_m=_spacing_m(chosen.spacing_m, about))
+    by_blanket = _by_blanket(places, float(about.get("interval_s", interval_s)), findings, chosen)
+    if by_blanket is not None:
+        settings["order"] = by_blanket
+    with progress_bars() as progress:
+        learned = learn_motion(graph, places, walks=walks, progress=progress, **settings.of(learn_motion))
+    learned.save(out)
+    _tell_model(learned, out, json=json)
+
+
+def _spacing_m(spacing_m: float | None, about: dict[str, Any]) -> float:
+    """Return the spacing that is asked for, or that of the walks."""
+    if spacing_m is None:
+        return float(about.get("spacing_m", _SPACING_M))
+    if about and spacing_m != about["spacing_m"]:
+        raise MismatchError(
+            f"The walks have places {about['spacing_m']:g} m apart. Got spacing_m={spacing_m:g} instead: leave it out, "
+            "or match again with that spacing."
+        )
+    return spacing_m
+
+
+def _by_blanket(
+    places: Places, interval_s: float, findings: Path | None, chosen: _ModelSettings
+) -> BlanketOrders | None:
+    if findings is None and chosen.predictor is None:
+        if chosen.zones is not None:
+            raise ParameterError("zones are for --findings or predictor. Give one of these, or leave them out.")
+        return None
+    from geoblanket.roads.zones import read_zones
+    from geoblanket.tracking.learning import read_orders
+
+    zones = None if chosen.zones is None else read_zones(chosen.zones, places)
+    return read_orders(places, interval_s=interval_s, findings=findings, predictor=chosen.predictor, zones=zones)
+
+
+def _tell_model(learned: MotionModel, out: Path, *, json: bool, **more: Any) -> None:
+    facts = model_facts(learned, out)
+    print_result("Motion model", facts | more, json=json, without=NOT_IN_TABLE)
+    say(f"Model written to {out}: {facts['words']}.")
+
+
+def model_facts(learned: MotionModel, file: Path) -> dict[str, Any]:
+    """Return the figures of a motion model as JSON values."""
+    import numpy as np
+
+    orders = np.bincount((learned.states >= 0).sum(axis=1), minlength=4)[1:].tolist()
+    return {
+        "places": learned.place_count,
+        "spacing_m": learned.learned.get("spacing_m"),
+        "interval_s": learned.interval_s,
+        "states": len(learned),
+        "states_by_order": {str(order): count for order, count in enumerate(orders, 1)},
+        "moves": len(learned.targets),
+        "bytes": file.stat().st_size,
+        "identity": learned.identity,
+        "learned": dict(learned.learned),
+        "training": learned.training.as_json(),
+        "words": learned.in_words(),
+    }
+
+
+@dataclass(frozen=True)
+class _LearnSettings:
+    """Settings of `learn` besides those of the functions that learn."""
+
+    delta: float = 1e-6
+    """With --walks: the probability with which ε may fail to hold."""
+    ledger: Path | None = None
+    """With --walks: the file that counts what learning from them costs. By default WALKS.spent.json."""
+    spacing_m: float = _SPACING_M
+    """With --released and --roads: least distance between places, metres."""
+
+
+_LEARN = Settings(
+    _LearnSettings,
+    "geoblanket.learning.private:learn_privately",
+    "geoblanket.learning.noise:TrainingBudget.of",
+    "geoblanket.learning.spending:TrainingLedger",
+    "geoblanket.learning.from_released:learn_from_released",
+)
+
+
+def learn(
+    *,
+    out: OutOption,
+    walks: options.MaybeWalks = None,
+    roads: options.MaybeRoads = None,
+    epsilon_train: Annotated[
+        float | None,
+        typer.Option(help="With --walks: what learning may cost each vehicle or trip: a pure number ε, not per km."),
+    ] = None,
+    released: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Instead of walks: reports from `geoblanket perturb`. They cost nothing more."
+        ),
+    ] = None,
+    bundle: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --released: the bundle that the reports were made with.")
+    ] = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="With --released: the model to start from.", show_default="one of the roads alone"
+        ),
+    ] = None,
+    set_: Annotated[list[str] | None, _LEARN.option] = None,
+    overwrite: options.Overwrite = False,
+    json: JsonOption = False,
+) -> None:
+    """Learn how vehicles move, with differential privacy for the drivers (extra `private`).
+
+    From walks: discrete Gaussian noise hides whole vehicles, with (ε, δ). What is learned from the same walks adds up:
+    a ledger beside them counts it and refuses to go beyond a total. Learning that is interrupted counts, too.
+
+    From released reports: no true place is seen, and nothing more is spent. The model names the ε of the reports.
+    """
+    settings = _LEARN.read(set_)
+    if (walks is None) == (released is None):
+        raise ParameterError("Give either --walks or --released.")
+    given = {"--epsilon-train": epsilon_train, "--bundle": bundle, "--start": start} | settings
+    for name in _FOR_RELEASED if released is None else _FOR_WALKS:
+        if given.get(name) is not None:
+            other = "--released" if released is None else "--walks"
+            raise ParameterError(f"{name} is for learning with {other}. Leave it out.")
+    options.check_outputs(out, overwrite=overwrite)
+    if walks is not None:
+        if roads is None or epsilon_train is None:
+            raise ParameterError("Learning from walks needs --roads and --epsilon-train.")
+        _learn_from_walks(walks, roads, out, epsilon_train, settings, json=json)
+        return
+    if released is None or bundle is None or (roads is None) == (start is None):
+        raise ParameterError("Learning from released reports needs --bundle, and either --start or --roads.")
+    if start is not None and ("spacing_m" in settings or "order" in settings):
+        raise ParameterError("spacing_m and order are for a start from --roads. A model has its own.")
+    from geoblanket.learning.from_released import learn_from_released
+    from geoblanket.mechanism.bundle.storage import load_bundle
+
+    made_by = load_bundle(bundle)
+    with progress_bars() as progress:
+        first = _first_model(start, roads, made_by, settings, progress=progress)
+        learned = learn_from_released(released, made_by, first, progress=progress, **settings.of(learn_from_released))
+    learned.save(out)
+    _tell_model(learned, out, json=json)
+
+
+def _learn_from_walks(walks: Path, roads: Path, out: Path, epsilon: float, settings: Chosen, *, json: bool) -> None:
+    from geoblanket._training import PART_COLUMNS
+    from geoblanket.learning.noise import TrainingBudget
+    from geoblanket.learning.private import learn_privately
+    from geoblanket.learning.spending import TrainingLedger
+    from geoblanket.mobility.walks import MatchedWalks
+
+    chosen = _LearnSettings(**settings.of(_LearnSettings))
+    total = settings.of(TrainingLedger)
+    ledger = TrainingLedger(chosen.ledger or TrainingLedger.beside(walks).path, **total)
+    budget = TrainingBudget.of(epsilon, chosen.delta, **settings.of(TrainingBudget.of))
+    matched = MatchedWalks.open(walks, roads)
+    how = {name: settings[name] for name in ("order", "seed") if name in settings}
+    with _counted(ledger), progress_bars() as progress:
+        learned = learn_privately(
+            matched.graph, matched.places, walks, budget=budget, ledger=ledger, progress=progress, **how
+        )
+        learned.save(out)
+    promise, account = learned.training.promise, ledger.account()
+    _tell_model(learned, out, json=json, ledger=_ledger_facts(ledger))
+    if promise is not None:
+        if not json:
+            print_table("What was counted, and the noise that was added", promise.rows(), header=PART_COLUMNS)
+        say(promise.proof())
+    counted = "" if account is None else f" {account.in_words()}"
+    say(f"In one sentence: the model was {learned.training.in_words()}.{counted}")
+
+
+@contextmanager
+def _counted(ledger: TrainingLedger) -> Iterator[None]:
+    """If learning ends early, say so where it had already been counted."""
+    before = ledger.account()
+    try:
+        yield
+    except BaseException:
+        after = ledger.account()
+        if after is not None and after != before:
+            say(f"Nothing was written, but learning had begun, and counts. {after.in_words()}")
+        raise
+
+
+def _ledger_facts(ledger: TrainingLedger) -> dict[str, Any] | None:
+    if (account := ledger.account()) is None:
+        return None
+    return {
+        "file": str(ledger.path),
+        "learnings": len(account.learnings),
+        "delta": account.delta,
+        "total_epsilon": account.total_epsilon,
+        "spent_epsilon": account.epsilon("trip"),
+        "left_epsilon": account.left_epsilon(),
+        "vehicles_have_a_promise": account.vehicles_have_a_promise,
+    }
+
+
+def _first_model(
+    start: Path | None, roads: Path | None, bundle: Bundle, settings: Chosen, *, progress: Progress
+) -> MotionModel:
+    """Return the model that learning from released reports starts from."""
+    if start is not None:
+        from geoblanket.tracking.motion_model import MotionModel
+
+        return MotionModel.load(start)
+    from geoblanket.roads.graph import RoadGraph
+    from geoblanket.roads.places import choose_places
+    from geoblanket.tracking.learning import learn_motion
+
+    graph = RoadGraph.load(str(roads))
+    places = choose_places(graph, spacing_m=settings.get("spacing_m", _SPACING_M))
+    interval_s = bundle.needed_clock().interval_s  # a step from one report to the next
+    return learn_motion(graph, places, interval_s=interval_s, progress=progress, **settings.of(learn_motion))
+
+
+_SAMPLE = Settings("geoblanket.tracking.synthetic_walks:draw_walks")
+
+
+def sample(
+    *,
+    model: Annotated[Path, typer.Option(metavar="FILE", help="A motion model of these roads.", show_default=False)],
+    roads: options.Roads,
+    out: Annotated[Path, typer.Option(help="The walks to write (Parquet).", show_default=False)],
+    set_: Annotated[list[str] | None, _SAMPLE.option] = None,
+    overwrite: options.Overwrite = False,
+    json: JsonOption = False,
+) -> None:
+    """Draw synthetic walks from a motion model, for `build`, `plan`, `evaluate` and `blanket discover`.
+
+    They tell no more than the model does: what it promises to those it was learned from holds for them too.
+    """
+    from geoblanket.roads.graph import RoadGraph
+    from geoblanket.tracking.motion_model import MotionModel
+    from geoblanket.tracking.synthetic_walks import draw_walks, places_of_model
+
+    settings = _SAMPLE.read(set_)
+    options.check_outputs(out, overwrite=overwrite)
+    learned = MotionModel.load(model)
+    places = places_of_model(learned, RoadGraph.load(roads))
+    with progress_bars() as progress:
+        drawn = draw_walks(learned, places, out, progress=progress, **settings)
+    facts = asdict(drawn) | {"interval_s": learned.interval_s, "spacing_m": places.spacing_m}
+    print_result("Synthetic walks", facts, json=json)
+    say(f"Walks written to {out}: drawn from a motion model that was learned {learned.in_words()}.")
+
+
+@dataclass(frozen=True)
+class _TrackSettings:
+    """Settings of `track`."""
+
+    smoothed: bool = False
+    """With a table: also use the reports that came later, for trips that are over."""
+    ahead_s: float = 0.0
+    """Estimate the position this many seconds after each report: a whole number of intervals."""
+    late_slots: int = 2
+    """With --stream: how many slots late a report may come."""
+    memory_mib: int = 1024
+    """With --stream: MiB for beliefs. Vehicles that were silent for longest are forgotten first."""
+
+
+_TRACK = Settings(_TrackSettings)
+
+
+def track(
+    file: Annotated[Path, typer.Argument(metavar="BUNDLE", help="The bundle that the reports were made with.")],
+    released: Annotated[
+        Path | None, typer.Argument(metavar="[RELEASED]", help="Reports, from `geoblanket perturb`.")
+    ] = None,
+    *,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE", help="With a table: the estimates to write (Parquet).")
+    ] = None,
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="How vehicles move, from `geoblanket model`.",
+            show_default="near places are more probable than far ones",
+        ),
+    ] = None,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Instead of a table: reports as JSON lines on stdin, estimates on stdout.")
+    ] = False,
+    fences: options.FencesFile = None,
+    truth: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="TRACES", help="With a table: true locations, to say how far off reports and estimates are."
+        ),
+    ] = None,
+    set_: Annotated[list[str] | None, _TRACK.option] = None,
+    overwrite: options.Overwrite = False,
+    json: JsonOption = False,
+) -> None:
+    """Estimate where vehicles are from what they released, each with a circle that holds it at 90 %.
+
+    This costs no privacy: it uses released reports and public knowledge only. Whoever has the reports can do the same.
+    """
+    from geoblanket.mechanism.bundle.storage import load_bundle
+    from geoblanket.tracking.motion_model import MotionModel
+
+    chosen = _TrackSettings(**_TRACK.read(set_))
+    if stream == (released is not None):
+        raise ParameterError("Give either a table of reports or --stream.")
+    if stream and (out is not None or chosen.smoothed or truth is not None):
+        raise ParameterError("--out, --truth and smoothed are for tables. Leave them out with --stream.")
+    if not stream and out is None:
+        raise ParameterError("A table needs --out.")
+    options.check_outputs(out, overwrite=overwrite)
+    bundle, hidden = load_bundle(file), options.read_fences(fences)
+    learned = None if model is None else MotionModel.load(model)
+    if released is not None and out is not None:
+        from geoblanket.tracking.table import track_table
+
+        with progress_bars() as progress:
+            summary = track_table(
+                released,
+                out,
+                bundle=bundle,
+                model=learned,
+                smoothed=chosen.smoothed,
+                ahead_s=chosen.ahead_s,
+                fences=hidden,
+                progress=progress,
+            )
+        more = {}
+        if truth is not None:
+            from geoblanket.tracking.table import compare_with_truth
+
+            more = {"accuracy": compare_with_truth(out, truth).as_dict()}
+        print_result("Estimates", summary, json=json, more=more)
+        say(f"Estimates written to {out}. They cost no privacy: whoever has the reports can make them.")
+        return
+    from geoblanket.tracking.tracker import Tracker
+
+    tracker = Tracker(
+        bundle, learned, fences=hidden, late_slots=chosen.late_slots, memory_bytes=chosen.memory_mib * _MIB
+    )
+    _stream(tracker, ahead_s=chosen.ahead_s)
+
+
+def _stream(tracker: Tracker, *, ahead_s: float) -> None:
+    import json
+    import sys
+
+    from geoblanket.tracking.tracker import answers
+
+    said = 0
+    for some in answers(tracker, sys.stdin.buffer, ahead=tracker.slots_in(ahead_s)):
+        sys.stdout.write("".join(f"{json.dumps(answer)}\n" for answer in some))
+        sys.stdout.flush()
+        if tracker.dropped > 2 * said:
+            said = _say_dropped(tracker)
+    if tracker.dropped > said:
+        _say_dropped(tracker)
+
+
+def _say_dropped(tracker: Tracker) -> int:
+    say(
+        f"Memory is full with {tracker.vehicles:,} vehicles: {tracker.dropped:,} that were silent for longest were "
+        "forgotten so far. Give more with --set memory_mib."
+    )
+    return tracker.dropped

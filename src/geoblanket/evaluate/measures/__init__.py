@@ -1,1 +1,0 @@
-"""What is measured of a mechanism: utility, leakage, attacks and cost."""

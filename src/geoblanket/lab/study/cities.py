@@ -1,0 +1,191 @@
+"""The two cities of the paper: from raw files to the inputs of an evaluation."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from geoblanket._display import Progress, silent
+from geoblanket._files import atomic_output, make_folder
+from geoblanket.blanket.discovery import DiscoveryOptions, discover
+from geoblanket.blanket.predictor import save_predictor
+from geoblanket.blanket.training import train
+from geoblanket.errors import InputError
+from geoblanket.lab.evaluate.city_data import CityFiles
+from geoblanket.mobility.histories import LONGEST_PAST
+from geoblanket.mobility.matching import match_traces
+from geoblanket.roads.graph import RoadGraph
+from geoblanket.roads.importer import import_roads
+from geoblanket.roads.simplification import in_largest_part
+from geoblanket.traces.importing import Reading, TraceFormat, import_traces
+
+__all__ = ["PAPER_CITIES", "CitySource", "prepare_city"]
+
+_SPACING_M = 250.0
+_INTERVAL_S = 30.0
+_BY = ("speed", "region")
+"""Grouping for blankets. Not by hour: one mechanism serves all day."""
+_TABLE_COLUMNS = {"vehicle": "trip", "trip": "trip", "time": "time", "lat": "lat", "lon": "lon"}
+
+
+@dataclass(frozen=True)
+class CitySource:
+    """Where the raw files of a city are, and how they are read."""
+
+    name: str
+    roads: tuple[str, ...]
+    traces: dict[str, TraceFormat]
+    """Files and their formats: the whole data set, or else a sample of it."""
+    regions: str
+    """Of the blankets; see `discover`."""
+    time_zone: str
+    box: tuple[float, float, float, float] | None = None
+    """South, north, west and east of the part that zones are cut from, degrees; None for all of it."""
+
+
+PAPER_CITIES = {
+    "porto": CitySource(
+        "porto",
+        roads=("nodes.csv", "edges.csv"),
+        traces={"train.csv": "porto", "train_sample.csv.gz": "porto"},
+        regions="porto",
+        time_zone="Europe/Lisbon",
+    ),
+    "rome": CitySource(
+        "rome",
+        roads=("nodes.csv", "edges.csv.gz"),
+        traces={"taxi_february.txt": "rome", "trips_sample.csv.gz": "table"},
+        regions="rome",
+        time_zone="Europe/Rome",
+        # Within the Aurelian walls, about: where the sample has enough vehicles.
+        box=(41.880, 41.920, 12.450, 12.520),
+    ),
+}
+
+
+def prepare_city(
+    city: CitySource, data: str | Path, out: str | Path, *, workers: int | None = None, progress: Progress = silent
+) -> CityFiles:
+    """Import roads and traces, match them, find blankets and train their predictor.
+
+    Existing files are used as they are: remove the folder to begin anew.
+
+    Parameters
+    ----------
+    data
+        The folder with a folder for each city.
+    out
+        The folder for the results.
+
+    Raises
+    ------
+    InputError
+        If raw files are absent or cannot be used.
+    """
+    source, folder = Path(data) / city.name, make_folder(out)
+    preparation = _Preparation(city, source, folder, workers, progress)
+    for name, make in {
+        "whole.roads": preparation.whole_roads,
+        "city.roads": preparation.roads,
+        "traces.parquet": preparation.traces,
+        "walks.parquet": preparation.walks,
+        "walks-nodes.parquet": preparation.walks_between_nodes,
+        "findings.parquet": preparation.findings,
+        "city.predictor": preparation.predictor,
+    }.items():
+        if not (folder / name).exists():
+            make(folder / name)
+    locations = source / "paper_locations.csv"
+    return CityFiles(
+        name=city.name,
+        roads=folder / "city.roads",
+        walks=folder / "walks.parquet",
+        predictor=folder / "city.predictor",
+        findings=folder / "findings.parquet",
+        traces=folder / "traces.parquet",
+        locations=locations if locations.exists() else None,
+        time_zone=city.time_zone,
+    )
+
+
+@dataclass(frozen=True)
+class _Preparation:
+    """How each file of a city is made from those before it."""
+
+    city: CitySource
+    source: Path
+    folder: Path
+    workers: int | None
+    progress: Progress
+
+    def whole_roads(self, out: Path) -> None:
+        graph, _ = import_roads([self._existing(name) for name in self.city.roads])
+        graph.save(out)
+
+    def roads(self, out: Path) -> None:
+        graph = RoadGraph.load(self.folder / "whole.roads")
+        if self.city.box is not None:
+            south, north, west, east = self.city.box
+            inside = (graph.lat >= south) & (graph.lat <= north) & (graph.lon >= west) & (graph.lon <= east)
+            graph = graph.keep_nodes(inside)
+            graph = graph.keep_nodes(np.asarray(in_largest_part(graph)))
+        graph.save(out)
+
+    def traces(self, out: Path) -> None:
+        for name, kind in self.city.traces.items():
+            if (self.source / name).exists():
+                reading = Reading(columns=_TABLE_COLUMNS if kind == "table" else {})
+                import_traces([self.source / name], out, format=kind, reading=reading, progress=self.progress)
+                return
+        raise InputError(f"has none of {', '.join(self.city.traces)}", path=self.source, hint="Get the traces first")
+
+    def walks(self, out: Path) -> None:
+        self._match(out, self.folder / "city.roads", spacing_m=_SPACING_M)
+
+    def walks_between_nodes(self, out: Path) -> None:
+        # Of the whole city: blankets need many walks, and are found for regions of the map, not for places.
+        self._match(out, self.folder / "whole.roads", spacing_m=0.0)
+
+    def findings(self, out: Path) -> None:
+        discover(
+            self.folder / "walks-nodes.parquet",
+            self.folder / "whole.roads",
+            DiscoveryOptions(by=[_BY], regions=self.city.regions, largest=LONGEST_PAST, time_zone=self.city.time_zone),
+            workers=self.workers,
+            out=out,
+            resume=True,
+            progress=self.progress,
+        )
+
+    def predictor(self, out: Path) -> None:
+        result = train(self.folder / "findings.parquet", progress=self.progress)
+        facts = {
+            "groups": dict(result.groups),
+            "hypotheses": dict(result.hypotheses),
+            "evaluations": [asdict(evaluation) for evaluation in result.evaluations],
+            "predicted_lengths": {str(length): count for length, count in result.length_by_sample.items()},
+            "found_lengths": {str(length): count for length, count in result.found_by_sample.items()},
+        }
+        with atomic_output(self.folder / "training.json") as temporary:
+            temporary.write_text(json.dumps(facts, indent=2), encoding="utf-8")
+        save_predictor(result.predictor, out)
+
+    def _match(self, out: Path, roads: Path, *, spacing_m: float) -> None:
+        match_traces(
+            self.folder / "traces.parquet",
+            roads,
+            out,
+            interval_s=_INTERVAL_S,
+            spacing_m=spacing_m,
+            workers=self.workers,
+            progress=self.progress,
+        )
+
+    def _existing(self, name: str) -> Path:
+        path = self.source / name
+        if not path.exists():
+            raise InputError("no such file", path=path, hint="Give the folder with the raw data (--data)")
+        return path

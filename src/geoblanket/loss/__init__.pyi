@@ -1,0 +1,9 @@
+from geoblanket.loss.place_loss import FunctionLoss as FunctionLoss
+from geoblanket.loss.place_loss import LossTable as LossTable
+from geoblanket.loss.place_loss import PlaceLoss as PlaceLoss
+from geoblanket.loss.place_loss import TableLoss as TableLoss
+from geoblanket.loss.standard import NearestVehicle as NearestVehicle
+from geoblanket.loss.standard import StraightLine as StraightLine
+from geoblanket.loss.standard import TravelCost as TravelCost
+from geoblanket.loss.tasks import Effort as Effort
+from geoblanket.loss.tasks import TaskPrior as TaskPrior

@@ -1,1 +1,0 @@
-"""The public rule from histories to rows, the distances between rows, and the check of both."""

@@ -1,0 +1,13 @@
+from geoblanket.release.budget import Budget as Budget
+from geoblanket.release.bulk import LatticeSummary as LatticeSummary
+from geoblanket.release.bulk import PerturbSummary as PerturbSummary
+from geoblanket.release.bulk import perturb_points as perturb_points
+from geoblanket.release.bulk import perturb_traces as perturb_traces
+from geoblanket.release.bulk import perturb_walk_points as perturb_walk_points
+from geoblanket.release.bulk import perturb_walks as perturb_walks
+from geoblanket.release.device import Device as Device
+from geoblanket.release.device import Report as Report
+from geoblanket.release.fleet import Fleet as Fleet
+from geoblanket.release.fleet import FleetReports as FleetReports
+from geoblanket.release.ledger import Ledger as Ledger
+from geoblanket.release.rule import ReleaseRule as ReleaseRule

@@ -1,0 +1,134 @@
+"""The roads of a city for the web page: as GeoJSON, and as drives and lines that follow them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from scipy.sparse.csgraph import dijkstra
+
+from geoblanket._arrays import Bools, Floats, Indices, Ints
+from geoblanket._geodesy import haversine_m
+from geoblanket.roads.distances import distances_within, weight_matrix
+from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph
+from geoblanket.serve.service.bundles import encoded, feature
+
+__all__ = ["Line", "points", "roads_geojson", "street_drive", "street_lines"]
+
+Line = list[list[float]]
+"""Longitude and latitude of each point."""
+_DIGITS: Final = 5
+"""Of degrees: about a metre, less than a pixel of any city on a screen."""
+_LINE_DIGITS: Final = 6
+_RANKS: Final = (("motorway", "trunk"), ("primary", "secondary"), ("tertiary",))
+_DETOUR: Final = 2.5
+_DETOUR_M: Final = 600.0
+"""A way along the roads is no longer than the straight line times the one, and the other added."""
+_SLOWER: Final = 1.8
+"""How much longer a made-up drive takes than without traffic and crossings."""
+_FAR_M: Final = 2500.0
+"""How far from its start a made-up drive goes."""
+_SHORTEST_LEG_M: Final = 800.0
+_MOST_LEGS: Final = 200
+_SEED: Final = 5
+
+
+def roads_geojson(graph: RoadGraph) -> bytes:
+    """Return each road once, as a line with its rank: 0 for motorways to 3 for small streets."""
+    offsets, lat, lon = graph.lines()
+    points = np.round(np.column_stack([lon, lat]), _DIGITS)
+    rank = _rank_of_class()[graph.road_class]
+    features = (
+        feature("LineString", points[offsets[edge] : offsets[edge + 1]].tolist(), rank=int(rank[edge]))
+        for edge in graph.one_of_each_road().tolist()
+    )
+    return encoded(features)
+
+
+def _rank_of_class() -> Ints:
+    main = [name.removesuffix("_link") for name in ROAD_CLASSES]
+    return np.array([next((rank for rank, names in enumerate(_RANKS) if name in names), len(_RANKS)) for name in main])
+
+
+def points(lat: Floats, lon: Floats) -> Line:
+    """Return coordinates as a page takes them: longitude and latitude, to a decimetre."""
+    rounded: Line = np.column_stack([lon, lat]).round(_LINE_DIGITS).tolist()
+    return rounded
+
+
+def street_lines(graph: RoadGraph, nodes: Indices) -> list[Line]:
+    """Return the shortest way to each node of a trip from the one before; the first is a point.
+
+    Where the roads have none of a sensible length, the line is straight.
+    """
+    lat, lon = graph.lat[nodes], graph.lon[nodes]
+    straight_m = haversine_m(lat[:-1], lon[:-1], lat[1:], lon[1:])
+    starts = np.unique(nodes[:-1])
+    near = distances_within(graph, starts, limit=_DETOUR * float(straight_m.max(initial=0.0)) + _DETOUR_M)
+    row_of = {node: row for row, node in enumerate(starts.tolist())}
+    lines = [points(lat[:1], lon[:1])]
+    for source, target in zip(nodes[:-1].tolist(), nodes[1:].tolist(), strict=True):
+        path = near.path(row_of[source], target)
+        lines.append(_along(graph, path if len(path) else np.array([source, target], np.int32)))
+    return lines
+
+
+def _along(graph: RoadGraph, path: Indices) -> Line:
+    """Return the line along roads over nodes; straight where no road leads to the next."""
+    lats, lons = [graph.lat[path[:1]]], [graph.lon[path[:1]]]
+    for source, target in zip(path[:-1].tolist(), path[1:].tolist(), strict=True):
+        edges = slice(graph.offsets[source], graph.offsets[source + 1])
+        # Edges to one node are sorted by their length: the first is the shortest.
+        edge = np.flatnonzero(graph.targets[edges] == target)
+        lat, lon = graph.lat[[target]], graph.lon[[target]]
+        if len(edge):
+            lat, lon = (part[1:] for part in graph.edge_line(int(graph.offsets[source] + edge[0])))
+        lats.append(lat)
+        lons.append(lon)
+    return points(np.concatenate(lats), np.concatenate(lons))
+
+
+def street_drive(
+    graph: RoadGraph, lat: float, lon: float, *, seconds: float, interval_s: float, inside: Bools
+) -> Indices | None:
+    """Return the nodes of a made-up drive near a coordinate, one for each interval; always the same from one point.
+
+    It takes the fastest ways between nodes that are drawn at random.
+
+    Parameters
+    ----------
+    lat, lon
+        Where to start, degrees: at the nearest node.
+    seconds, interval_s
+        How long it takes, and from one node to the next.
+    inside
+        The nodes that may be destinations, shape (N,).
+
+    Returns
+    -------
+    nodes
+        None: there are no roads near by.
+    """
+    rng, matrix = np.random.default_rng(_SEED), weight_matrix(graph, weight="time")
+    away_m = haversine_m(lat, lon, graph.lat, graph.lon)
+    near = (away_m <= _FAR_M) & inside
+    if not near.any():
+        return None
+    path, time_s = [int(np.where(near, away_m, np.inf).argmin())], [0.0]
+    for _ in range(_MOST_LEGS):
+        if time_s[-1] >= seconds:
+            break
+        start = path[-1]
+        seconds_from, previous_from = dijkstra(matrix, indices=[start], return_predecessors=True)
+        free_s, previous = seconds_from[0], previous_from[0]
+        leg_m = haversine_m(graph.lat[start], graph.lon[start], graph.lat, graph.lon)
+        ends = np.flatnonzero(near & np.isfinite(free_s) & (leg_m >= _SHORTEST_LEG_M))
+        if not len(ends):
+            return None
+        leg = [int(rng.choice(ends))]
+        while previous[leg[-1]] != start:
+            leg.append(int(previous[leg[-1]]))
+        time_s.extend((time_s[-1] + _SLOWER * free_s[leg[::-1]]).tolist())
+        path.extend(leg[::-1])
+    at_s = np.arange(max(int(seconds / interval_s), 2)) * interval_s
+    return np.array(path, np.int32)[np.searchsorted(time_s, at_s, side="right") - 1]

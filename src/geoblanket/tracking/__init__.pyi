@@ -1,0 +1,11 @@
+from geoblanket.tracking.learning import BlanketOrders as BlanketOrders
+from geoblanket.tracking.learning import learn_motion as learn_motion
+from geoblanket.tracking.learning import read_orders as read_orders
+from geoblanket.tracking.motion_model import MotionModel as MotionModel
+from geoblanket.tracking.synthetic_walks import DrawnWalks as DrawnWalks
+from geoblanket.tracking.synthetic_walks import draw_walks as draw_walks
+from geoblanket.tracking.synthetic_walks import places_of_model as places_of_model
+from geoblanket.tracking.table import TrackSummary as TrackSummary
+from geoblanket.tracking.table import track_table as track_table
+from geoblanket.tracking.tracker import Tracked as Tracked
+from geoblanket.tracking.tracker import Tracker as Tracker

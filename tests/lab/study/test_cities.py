@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from geoblanket.build.blanket_lengths import read_found_blankets
+from geoblanket.errors import InputError
+from geoblanket.lab.city.folder import write_city
+from geoblanket.lab.city.model import make_city
+from geoblanket.lab.evaluate.city_data import CityData
+from geoblanket.lab.study.cities import PAPER_CITIES, CitySource, prepare_city
+from geoblanket.mobility.walks import scan_walks
+from geoblanket.roads.graph import RoadGraph
+
+DATA = Path(__file__).parents[4] / "shared" / "data"
+TOWN = CitySource(
+    "town",
+    roads=("roads.osm.pbf",),
+    traces={"train.csv": "porto", "porto.csv": "porto"},
+    regions="grid:44.9,45.1,-30.1,-29.9,2,2",
+    time_zone="UTC",
+    box=(45.0, 45.1, -30.1, -29.9),
+)
+
+
+@pytest.mark.slow
+def test_from_raw_files_to_what_an_evaluation_needs(tmp_path: Path) -> None:
+    write_city(make_city("small"), tmp_path / "raw" / "town", trips=1000, formats=["porto"])
+    files = prepare_city(TOWN, tmp_path / "raw", tmp_path / "out", workers=1)
+    whole, part = RoadGraph.load(tmp_path / "out" / "whole.roads"), RoadGraph.load(files.roads)
+    assert 0 < part.node_count < whole.node_count
+    assert part.lat.min() >= 45.0
+    assert scan_walks(files.walks)[1]["spacing_m"] == 250.0
+    assert files.findings is not None
+    assert read_found_blankets(files.findings).origin.interval_s == 30.0
+    facts = json.loads((tmp_path / "out" / "training.json").read_text())
+    assert sum(facts["groups"].values()) >= 10
+    zones = CityData(files).zones(20)
+    one = next(CityData(files).zone_data(zones, [0], "population"))
+    assert one.predicted is not None
+    assert one.found is not None
+    # Only what is missing is made again.
+    before = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
+    files.walks.unlink()
+    prepare_city(TOWN, tmp_path / "raw", tmp_path / "out", workers=1)
+    after = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
+    assert {name for name in after if after[name] != before[name]} == {"walks.parquet"}
+
+
+def test_missing_files_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"nodes\.csv"):
+        prepare_city(PAPER_CITIES["porto"], tmp_path, tmp_path / "out")
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the real data is not here")
+def test_the_papers_locations_are_in_the_cities() -> None:
+    for name in PAPER_CITIES:
+        frame = pl.read_csv(DATA / name / "paper_locations.csv", has_header=False)
+        assert frame.height == 500
+        for file in PAPER_CITIES[name].roads:
+            assert (DATA / name / file).exists()
