@@ -17,6 +17,7 @@ import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -49,3 +50,9 @@ def seeds(tmp_path_factory: pytest.TempPathFactory) -> Seeds:
     from tests.fuzz.seeds import make_seeds
 
     return make_seeds(tmp_path_factory.mktemp("seeds"))
+
+
+@pytest.fixture
+def fixed_randomness(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same bytes in the place of the operating system's each time, so that what is tested by chance never fails."""
+    monkeypatch.setattr(os, "urandom", np.random.default_rng(20_240_701).bytes)

@@ -1,6 +1,6 @@
 """The attacker of `benchmarks.home` is right: it finds what is not hidden, and is as sure as it may be.
 
-Reports are drawn with the operating system's randomness. Bounds are five standard deviations wide.
+Bounds are five standard deviations wide.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from benchmarks.home.streets import Commuter, Points, Streets, away_m
 from geoblanket._arrays import Floats
 from tests.roads.graphs import grid_graph
 
+pytestmark = pytest.mark.usefixtures("fixed_randomness")
 TOWN = grid_graph(8, 8, step_deg=0.003)
 Mechanism = Callable[[Commuter, Noise], Seen]
 

@@ -58,6 +58,7 @@ def test_every_command_takes_its_arguments(tmp_path: Path, demo: ModuleType) -> 
             command.parse_args(context, words)
 
 
+@pytest.mark.usefixtures("fixed_randomness")
 def test_a_fence_keeps_a_home_hidden_for_a_month(tmp_path: Path, demo: ModuleType) -> None:
     graph = grid_graph(6, 6, step_deg=0.004, lat=41.14, lon=-8.62)
     lattice = make_lattice(graph, tmp_path / "a.bundle", epsilon=8).lattice

@@ -58,6 +58,7 @@ def test_where_nobody_moves_reports_add_up() -> None:
     assert errors.error_m[step < 3].mean() > 3 * errors.error_m[step > 40].mean()
 
 
+@pytest.mark.usefixtures("fixed_randomness")
 def test_a_verified_lattice_gives_the_same_errors_as_the_estimate(tmp_path: Path) -> None:
     """Reports drawn from a real lattice, and weighed as the tracker weighs them."""
     judges = walking(8, trips=120, steps=24)

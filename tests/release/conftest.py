@@ -1,9 +1,7 @@
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from geoblanket.mechanism import Bundle, load_bundle
@@ -42,9 +40,3 @@ def lattice_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def lattice_bundle(lattice_path: Path) -> Bundle:
     return load_bundle(lattice_path)
-
-
-@pytest.fixture
-def fixed_randomness(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same bytes in the place of the operating system's each time, so that what is tested by chance never fails."""
-    monkeypatch.setattr(os, "urandom", np.random.default_rng(20_240_701).bytes)
