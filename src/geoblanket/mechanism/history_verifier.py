@@ -54,7 +54,7 @@ __all__ = ["PlacesOfCity", "RuleTree", "first_too_far"]
 
 
 _TURN_E7: Final = 3_600_000_000
-_BLOCK: Final = 1 << 21
+_BLOCK: Final = 1 << 20
 """Numbers in memory at a time."""
 _MOST_MEMBERS: Final = 1 << 22
 """Places of all cells of one lag together: they are held in memory."""
@@ -302,6 +302,7 @@ class _PresentDistances:
         served = np.flatnonzero(tree.present[np.minimum(node, len(tree.present) - 1)] == stand_in)
         self._served = served[np.argsort(node[served], kind="stable")]
         self._starts = np.searchsorted(node[self._served], np.arange(len(tree.present) + 1))
+        self._last: tuple[int, Ints] = (-1, np.empty(0, np.int64))
 
     def between(self, nodes: Ints) -> Ints:
         """Return those from some of the zone's places (ascending) to all of them, nanometres."""
@@ -309,12 +310,15 @@ class _PresentDistances:
         return np.stack([self._of(node) for node in different.tolist()])[position]
 
     def _of(self, node: int) -> Ints:
+        if self._last[0] == node:  # its leaves may be more than a block
+            return self._last[1]
         members = self._served[self._starts[node] : self._starts[node + 1]]
         result = np.full(len(self._starts) - 1, _NEVER_NM)
         step = max(1, _BLOCK // len(self._served))
         for start in range(0, len(members), step):
             distance = self._city.distance_nm(members[start : start + step], self._served)
             np.minimum(result, np.minimum.reduceat(distance.min(axis=0), self._starts[:-1]), out=result)
+        self._last = (node, result)
         return result
 
 

@@ -32,7 +32,7 @@ __all__ = [
 _NEVER_32 = 2**32 - 1
 _LARGEST_E7 = np.array([900_000_000, 1_800_000_000])
 _LARGEST_WORK = 5 * 10**10
-"""Elementary steps of verification, by estimate: about two minutes. All of Rome in zones takes two thirds of this."""
+"""Elementary steps of verification, by estimate: about two minutes."""
 _STEPS_PER_PAIR = 20
 """What a pair of rows costs besides its outputs."""
 

@@ -72,7 +72,7 @@ __all__ = [
 LARGEST_BYTES: Final = 1 << 30
 """The largest bundle that is read unless the caller says otherwise."""
 MAGIC: Final = _MAGIC_OF["bundle"]
-_REVISION: Final = 3
+_REVISION: Final = 4
 """Grows when the verifier gets stricter, so that what an older one accepted is verified again."""
 VERIFIER: Final = (
     f"geoblanket {__version__}, verifier {_REVISION}, NumPy {np.__version__}, Python {platform.python_version()}"
