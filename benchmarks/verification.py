@@ -123,7 +123,7 @@ def by_trees(path: Path) -> float:
         nearest = [city.nearest_of(places) for places in lag.listed.values()]
         cells = [np.flatnonzero(of == number) for of in nearest for number in np.unique(of)]
         for cell in cells:
-            to_places = KDTree(vectors[cell]).query(vectors)[0]
+            to_places = np.asarray(KDTree(vectors[cell]).query(vectors)[0])
             for other in cells:
                 to_places[other].min()
     return (time.process_time() - start) * sum(bool(one.history_weights_micro) for one in bundle)

@@ -25,9 +25,9 @@ def city_of(rng: np.random.Generator, count: int) -> Array:
 
 def rule_of(rng: np.random.Generator, count: int, past: int) -> tuple[Array, Array]:
     """Histories as a file may list them, some of which share a row."""
-    listed = [(int(place),) for place in rng.choice(count, 5, replace=False)]
+    listed: list[tuple[int, ...]] = [(int(place),) for place in rng.choice(count, 5, replace=False)]
     for _ in range(past):
-        longer = []
+        longer: list[tuple[int, ...]] = []
         for history in listed:
             places = rng.choice(count, rng.integers(1, 5), replace=False) if rng.random() < 0.7 else [-1]
             longer += [(*history, int(place)) for place in places]
