@@ -56,6 +56,7 @@ def test_public_surface_is_locked() -> None:
         "MatchOptions",
         "Mechanism",
         "MechanismError",
+        "Metric",
         "MismatchError",
         "MissingExtraError",
         "MotionModel",

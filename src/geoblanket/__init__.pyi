@@ -34,6 +34,7 @@ from geoblanket.mechanism.bundle.storage import load_bundle as load_bundle
 from geoblanket.mechanism.bundle.storage import save_bundle as save_bundle
 from geoblanket.mechanism.bundle.trust import Trust as Trust
 from geoblanket.mechanism.mechanism import Mechanism as Mechanism
+from geoblanket.mechanism.metric import Metric as Metric
 from geoblanket.mechanism.problem import Problem as Problem
 from geoblanket.mechanism.repairer import repair as repair
 from geoblanket.mechanism.solver.optimiser import OptimiseResult as OptimiseResult

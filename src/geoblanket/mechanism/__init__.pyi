@@ -8,6 +8,8 @@ from geoblanket.mechanism.bundle.trust import Trust as Trust
 from geoblanket.mechanism.bundle.trust import check_signature as check_signature
 from geoblanket.mechanism.bundle.trust import sign_bundle as sign_bundle
 from geoblanket.mechanism.mechanism import Mechanism as Mechanism
+from geoblanket.mechanism.metric import Metric as Metric
+from geoblanket.mechanism.metric import shortest_paths as shortest_paths
 from geoblanket.mechanism.problem import Problem as Problem
 from geoblanket.mechanism.repairer import Repaired as Repaired
 from geoblanket.mechanism.repairer import repair as repair

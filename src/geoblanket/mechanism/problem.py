@@ -22,7 +22,7 @@ from geoblanket._display import counted, short_repr
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.exponential_bounds import MAX_EPSILON_MICRO
 
-__all__ = ["INFINITE_ETA_MM", "NEVER_MM", "Problem", "epsilon_in_micro", "kilometres"]
+__all__ = ["INFINITE_ETA_MM", "NEVER_MM", "Problem", "check_distances", "epsilon_in_micro", "kilometres"]
 
 
 NEVER_MM: Final = 2**63 - 1
@@ -86,7 +86,7 @@ class Problem:
         if prior is not None:
             problems += _check_prior(prior)
         if distance is not None:
-            problems += _check_distance(distance)
+            problems += check_distances(distance, "distance_km")
         if loss is not None and prior is not None and distance is not None:
             problems += _check_sizes(loss, prior, distance)
         problems += _check_number(self.epsilon, "epsilon", 1 / _MM_PER_KM, MAX_EPSILON_MICRO / _MM_PER_KM)
@@ -262,27 +262,26 @@ def _check_prior(prior: Floats) -> list[str]:
     return []
 
 
-def _check_distance(distance: Floats) -> list[str]:
+def check_distances(distance: Floats, name: str) -> list[str]:
+    """Return what keeps numbers from being distances: one part of a sentence for each kind of fault."""
     if distance.shape[0] != distance.shape[1]:
-        return [f"distance_km must be square, got the shape {distance.shape}"]
+        return [f"{name} must be square, got the shape {distance.shape}"]
     if np.isnan(distance).any():
-        return [f"distance_km has {np.count_nonzero(np.isnan(distance))} value(s) that are NaN"]
+        return [f"{name} has {np.count_nonzero(np.isnan(distance))} value(s) that are NaN"]
     problems = []
     if bad := int(np.count_nonzero(distance < 0)):
-        problems.append(f"distance_km has {bad} negative value(s)")
+        problems.append(f"{name} has {bad} negative value(s)")
     if bad := int(np.count_nonzero(np.diagonal(distance))):
-        problems.append(f"distance_km must be 0 on its diagonal, {bad} value(s) are not")
+        problems.append(f"{name} must be 0 on its diagonal, {bad} value(s) are not")
     if bad := int(np.count_nonzero(np.isfinite(distance) & (distance > _MAX_DISTANCE_KM))):
-        problems.append(
-            f"distance_km has {bad} value(s) above {_MAX_DISTANCE_KM:g} km (use inf for 'never constrained')"
-        )
+        problems.append(f"{name} has {bad} value(s) above {_MAX_DISTANCE_KM:g} (use inf for 'never constrained')")
     finite = np.isfinite(distance)
     gap = np.abs(np.where(finite, distance, 0.0) - np.where(finite, distance, 0.0).T)
     asymmetric = (gap > _SYMMETRY_KM) | (finite != finite.T)
     if asymmetric.any():
         row, other = np.argwhere(asymmetric)[0]
         problems.append(
-            f"distance_km must be symmetric, {np.count_nonzero(asymmetric) // 2} pair(s) are not, "
+            f"{name} must be symmetric, {np.count_nonzero(asymmetric) // 2} pair(s) are not, "
             f"the first is rows {row} and {other}"
         )
     return problems
