@@ -24,8 +24,8 @@ places count as the oldest one known, which is one of the pasts in P^Γ.
 Bounds
 ------
 In large cities only pairs of places nearer than some radius are looked at, and all others count as that far: less than
-they are. Distances are floats, off by less than 10⁻⁵ mm up to 10,000 km; what `whole_mm` makes of them is further
-below the truth than that.
+they are. Distances are floats, off by less than 10⁻⁵ mm up to 10,000 km; what `Metric.haversine` makes of them is
+further below the truth than that.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ import numpy.typing as npt
 
 from geoblanket._arrays import Floats, Indices, Ints
 from geoblanket._geodesy import EARTH_RADIUS_M, unit_vectors
-from geoblanket.mechanism.history_table import NEAR_PAIRS, cosine
+from geoblanket.mechanism.history_table import cosine
 from geoblanket.mechanism.problem import NEVER_MM
+from geoblanket.mechanism.row_distances import NEAR_PAIRS
 
 __all__ = ["PlacesOfCity", "RuleTree", "first_too_far"]
 
