@@ -181,8 +181,11 @@ class _Haversine(Metric):
         return len(self._lat)
 
     def between(self, some: npt.NDArray[np.integer], others: npt.NDArray[np.integer]) -> Ints:
-        metres = haversine_m(self._lat[some, None], self._lon[some, None], self._lat[others], self._lon[others])
-        return whole_millionths(np.minimum(metres * 1000, _FARTHEST_MM) - _FLOAT_ERROR)
+        mm = haversine_m(self._lat[some, None], self._lon[some, None], self._lat[others], self._lon[others])
+        mm *= 1000
+        mm -= _FLOAT_ERROR
+        # In place, and cut off rather than rounded, which is the same from 0 on: cities have millions of pairs.
+        return mm.clip(0, _FARTHEST_MM, out=mm).astype(np.int64)
 
 
 class _Matrix(Metric):

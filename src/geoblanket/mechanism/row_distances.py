@@ -134,9 +134,10 @@ def row_distances(tree: RowTree, metrics: Sequence[Metric], weights_micro: Seque
         What each context variable counts, in millionths; `NEVER_MM` for one that is known (histories in which it
         differs are infinitely far apart).
     """
-    near = {id(metric): _NearPairs.of(metric) for metric in metrics[1:]}
+    # Vehicles have the same metric at every lag.
+    near = {metric: _NearPairs.of(metric) for metric in dict.fromkeys(metrics[1:])}
     lags = [
-        _Lag(tree, lag, near[id(metric)].weighted(weight))
+        _Lag(tree, lag, near[metric].weighted(weight))
         for lag, (metric, weight) in enumerate(zip(metrics[1:], weights_micro, strict=True), start=1)
     ]
     order = np.argsort(tree.rows, kind="stable")
