@@ -2,7 +2,8 @@
 
 A row is one distribution over outputs. Two rows at distance d ≤ η must not be told apart by more than a factor e^(ε·d).
 The exact side works with whole numbers, each rounded so that the promise gets stronger, never weaker: ε in millionths
-per kilometre, rounded down; distances in millimetres, rounded down; η in millimetres, rounded up.
+per kilometre, rounded down; distances in millimetres, rounded down; η in millimetres, rounded up. In a domain other
+than locations the kilometre stands for the unit of its metric, and the millimetre for the millionth of that.
 """
 
 from __future__ import annotations
@@ -58,6 +59,8 @@ class Problem:
         ε per kilometre, from 1e-6 to 1,000.
     eta_km
         The largest distance at which rows are constrained, in kilometres.
+    unit
+        What stands for the kilometre in another domain, in the singular; see `Metric`.
 
     Examples
     --------
@@ -75,6 +78,7 @@ class Problem:
     distance_km: Floats
     epsilon: float
     eta_km: float = math.inf
+    unit: str = "km"
 
     def __post_init__(self) -> None:
         problems: list[str] = []
@@ -102,7 +106,14 @@ class Problem:
     @classmethod
     @checked
     def in_millimetres(
-        cls, *, loss: Floats, prior: Floats, distance_mm: Ints, epsilon: float, eta_km: float = math.inf
+        cls,
+        *,
+        loss: Floats,
+        prior: Floats,
+        distance_mm: Ints,
+        epsilon: float,
+        eta_km: float = math.inf,
+        unit: str = "km",
     ) -> Problem:
         """Return the problem whose row distances are these whole millimetres; `NEVER_MM` for `inf`.
 
@@ -110,7 +121,7 @@ class Problem:
         """
         if not np.issubdtype(np.asarray(distance_mm).dtype, np.integer):
             raise ParameterError("distance_mm must be an array of whole numbers.")
-        problem = cls(loss, prior, kilometres(distance_mm), epsilon, eta_km)
+        problem = cls(loss, prior, kilometres(distance_mm), epsilon, eta_km, unit)
         object.__setattr__(problem, "distance_mm", _read_only(np.array(distance_mm, np.int64)))
         return problem
 
@@ -211,13 +222,14 @@ class Problem:
             distance_mm=distance,
             epsilon=self.epsilon,
             eta_km=self.eta_km,
+            unit=self.unit,
         )
 
     def __repr__(self) -> str:
         rows, outputs = self.loss.shape
-        within = "" if self.eta_km == math.inf else f"η = {self.eta_km:g} km"
+        within = "" if self.eta_km == math.inf else f"η = {self.eta_km:g} {self.unit}"
         return short_repr(
-            self, counted(rows, "row"), counted(outputs, "output"), f"ε = {self.epsilon:g} per km", within
+            self, counted(rows, "row"), counted(outputs, "output"), f"ε = {self.epsilon:g} per {self.unit}", within
         )
 
 
