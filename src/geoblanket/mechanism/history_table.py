@@ -103,7 +103,7 @@ class HistoryTable(RowTree):
         present = filled[:, 0]
         if filled.size and min(present.min(), self._node_of_present[present].min()) < 0:
             raise ParameterError("Some histories are not in the zone at present, so that it has no row for them.")
-        return self._rows_of(filled)
+        return self.rows_of(filled)
 
     def row_of_one(self, history: Sequence[int]) -> int:
         """Return the row of one history, as `row_of` does, within microseconds.

@@ -157,10 +157,14 @@ class Mechanism:
     @property
     def guarantee(self) -> str:
         """What is promised, how it was verified, and what is not covered, in words."""
+        return self.guarantee_between("two rows at distance d")
+
+    def guarantee_between(self, two: str) -> str:
+        """Return the guarantee in the words of a domain: two of what are hard to tell apart, and how far apart, d."""
         certificate = self.certificate
         within = "" if certificate.pairs_beyond == 0 else f" (d ≤ η = {self.eta_km:.9g} {self.unit})"
         lines = [
-            f"One report changes the odds between two rows at distance d{within} by at most a factor of e^(ε·d), with "
+            f"One report changes the odds between {two}{within} by at most a factor of e^(ε·d), with "
             f"ε = {self.epsilon:.9g} per {self.unit}.",
             f"Verified exactly, in integers, for all {certificate.pairs:,} such pairs of {certificate.rows:,} rows, in "
             f"both directions and for each of {certificate.outputs:,} outputs. "

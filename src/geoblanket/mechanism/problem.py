@@ -23,7 +23,7 @@ from geoblanket._display import counted, short_repr
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.exponential_bounds import MAX_EPSILON_MICRO
 
-__all__ = ["INFINITE_ETA_MM", "NEVER_MM", "Problem", "check_distances", "epsilon_in_micro", "kilometres"]
+__all__ = ["INFINITE_ETA_MM", "NEVER_MM", "Problem", "check_distances", "check_prior", "epsilon_in_micro", "kilometres"]
 
 
 NEVER_MM: Final = 2**63 - 1
@@ -88,7 +88,7 @@ class Problem:
         if loss is not None:
             problems += _check_loss(loss)
         if prior is not None:
-            problems += _check_prior(prior)
+            problems += check_prior(prior)
         if distance is not None:
             problems += check_distances(distance, "distance_km")
         if loss is not None and prior is not None and distance is not None:
@@ -263,7 +263,8 @@ def _check_loss(loss: Floats) -> list[str]:
     return problems
 
 
-def _check_prior(prior: Floats) -> list[str]:
+def check_prior(prior: Floats) -> list[str]:
+    """Return what keeps numbers from being probabilities that sum to 1: a part of a sentence, or nothing."""
     if not np.isfinite(prior).all():
         return [f"prior has {np.count_nonzero(~np.isfinite(prior))} value(s) that are NaN or infinite"]
     if (prior < 0).any():

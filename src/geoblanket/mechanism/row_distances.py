@@ -79,7 +79,7 @@ class RowTree(ABC):
     def _nearest(self, lag: int, nodes: Ints, values: Ints) -> Ints:
         """Return the child, of each of many nodes of lag − 1, that is nearest to a value; of equals, the first."""
 
-    def _rows_of(self, histories: Ints) -> Indices:
+    def rows_of(self, histories: Ints) -> Indices:
         """Return the rows of complete histories of secrets that the rule lists, shape (n, 1 + Γ)."""
         node = self._node_of_present[histories[:, 0]]
         for lag, values in enumerate(histories.T[1:], start=1):
