@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from geoblanket.mechanism import history_verifier
-from geoblanket.mechanism.history_table import whole_mm
 from geoblanket.mechanism.history_verifier import PlacesOfCity, RuleTree, first_too_far
+from geoblanket.mechanism.metric import whole_millionths
 from geoblanket.mechanism.problem import NEVER_MM
 from tests.mechanism.slow_row_distances import row_distances_mm
 
@@ -53,7 +53,7 @@ def test_every_row_distance_is_allowed_and_a_millimetre_more_is_not(
         stand_in = np.where(rng.random(24) < 0.7, rng.choice(tree.present, 24), np.arange(24)).astype(np.int32)
         stand_in[tree.present] = tree.present
         true_mm = row_distances_mm(tree, places, past, stand_in, near_pairs=near_pairs)
-        stated = whole_mm(true_mm)
+        stated = whole_millionths(true_mm - 1e-3)
         np.fill_diagonal(stated, 0)
 
         def found(stated_mm: Array, tree: RuleTree = tree, city: PlacesOfCity = city, of: Array = stand_in) -> Any:

@@ -30,8 +30,10 @@ from geoblanket.build.row_tree import (
 from geoblanket.errors import ParameterError
 from geoblanket.loss.place_loss import PlaceLoss
 from geoblanket.mechanism.costs import weight_in_micro
-from geoblanket.mechanism.history_table import HistoryTable, row_distance_mm, whole_mm
+from geoblanket.mechanism.history_table import HistoryTable
+from geoblanket.mechanism.metric import Metric
 from geoblanket.mechanism.problem import Problem, kilometres
+from geoblanket.mechanism.row_distances import row_distances
 from geoblanket.mobility.histories import LONGEST_PAST, Distributions, HistoryCounts, backed_off, near_places
 from geoblanket.roads.places import Places
 
@@ -303,7 +305,8 @@ def rows_of_histories(
     seen = replace(seen, histories=seen.histories[:, : largest + 1])
     weights = tuple(history_weights[: listed.shape[1] - 1])
     numbers = np.arange(len(listed), dtype=np.int32)
-    of_seen = HistoryTable(coordinates, listed, numbers).row_of(seen.histories)
+    table, metric = HistoryTable(coordinates, listed, numbers), Metric.haversine(coordinates)
+    of_seen = table.row_of(seen.histories)
     return ZoneRows(
         places_e7=coordinates,
         zone=zone,
@@ -311,7 +314,7 @@ def rows_of_histories(
         histories=listed,
         prior=_prior(listed[:, 0], np.bincount(of_seen, seen.count, len(listed)).astype(np.float64)),
         next_place=_next_places(places, listed, of_seen, seen, reach_m),
-        distance_mm=whole_mm(row_distance_mm(coordinates, listed, numbers, tuple(map(weight_in_micro, weights)))),
+        distance_mm=row_distances(table, [metric] * listed.shape[1], tuple(map(weight_in_micro, weights))),
         report=_report(context, zone, seen, _reachable(zone, Reach(coordinates, reach_m), largest), listed),
     )
 

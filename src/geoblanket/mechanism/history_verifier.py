@@ -47,8 +47,9 @@ import numpy.typing as npt
 
 from geoblanket._arrays import Indices, Ints
 from geoblanket._geodesy import EARTH_RADIUS_M, unit_vectors
-from geoblanket.mechanism.history_table import NEAR_PAIRS, cosine
+from geoblanket.mechanism.history_table import cosine
 from geoblanket.mechanism.problem import NEVER_MM
+from geoblanket.mechanism.row_distances import NEAR_PAIRS
 
 __all__ = ["PlacesOfCity", "RuleTree", "first_too_far"]
 
