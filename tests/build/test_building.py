@@ -23,7 +23,7 @@ from geoblanket.build.config import BuildConfig
 from geoblanket.build.inputs import ZoneTask
 from geoblanket.build.record import BuildRecord, read_record, record_path
 from geoblanket.build.rows import Context
-from geoblanket.errors import InputError, MismatchError, OutputError
+from geoblanket.errors import InputError, MismatchError, OutputError, ParameterError
 from geoblanket.mechanism.bundle.storage import load_bundle
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph
@@ -269,6 +269,21 @@ def test_an_infinite_eta_and_a_known_past_are_kept(town: Town, tmp_path: Path) -
     assert read_record(record_path(tmp_path / "a.bundle")) == record
     assert record.zones[0].history_weights == (math.inf,)
     assert "the past is taken as known" in str(load_bundle(tmp_path / "a.bundle").promise)
+
+
+def test_a_zone_may_have_an_epsilon_of_its_own(town: Town, tmp_path: Path) -> None:
+    config = BuildConfig(epsilon=2.0, zone_epsilon={"1": 6.0}, context="none", max_places=25, gap=0.3, loss="straight")
+    record = build_bundle(town.roads, town.walks, tmp_path / "a.bundle", config=config, workers=1)
+    assert len({zone.zone for zone in record.zones}) > 2
+    assert {(zone.zone == "1", zone.epsilon) for zone in record.zones} == {(True, 6.0), (False, 2.0)}
+    bundle = load_zones(tmp_path / "a.bundle")
+    assert {(one.zone == "1", one.epsilon_micro) for one in bundle} == {(True, 6_000_000), (False, 2_000_000)}
+    assert (bundle.promise.smallest_epsilon, bundle.promise.epsilon) == (2.0, 6.0)
+    assert bundle.get("1", "all day").mechanism.certificate.epsilon_effective > 2.0
+    with pytest.raises(ParameterError, match="zones that do not exist, 1 of them. The zones have the numbers 0 to"):
+        build_bundle(town.roads, town.walks, tmp_path / "b.bundle", config=config.replaced(zone_epsilon={"99": 1.0}))
+    with pytest.raises(ParameterError, match="from 0.01 to 20"):
+        config.replaced(zone_epsilon={"1": 21.0})
 
 
 @pytest.mark.parametrize(

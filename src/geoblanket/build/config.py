@@ -69,6 +69,9 @@ class BuildConfig(Parameters):
     epsilon: Annotated[Number, AfterValidator(check_epsilon)] = _privacy(
         "ε per kilometre: smaller is more private. Choose it: there is no default.", ..., "2.0"
     )
+    zone_epsilon: dict[str, Annotated[Number, AfterValidator(check_epsilon)]] = _privacy(
+        "ε of single zones, by their number; a report costs the ε of its zone.", {}, '{ "3" = 4.0 }'
+    )
     eta_km: Annotated[Number, Field(gt=0)] = _privacy(
         "The promise covers histories at most this far apart, kilometres; inf for all.", 5.0
     )
@@ -154,6 +157,15 @@ class BuildConfig(Parameters):
         least=0,
         most=2**53,
     )
+
+    @property
+    def largest_epsilon(self) -> float:
+        """The largest ε of a zone, per kilometre."""
+        return max([self.epsilon, *self.zone_epsilon.values()])
+
+    def for_zone(self, name: str) -> BuildConfig:
+        """Return the parameters of one zone, with its ε."""
+        return self.model_copy(update={"epsilon": self.zone_epsilon.get(name, self.epsilon)})
 
     @property
     def largest(self) -> int:

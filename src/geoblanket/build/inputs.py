@@ -25,6 +25,7 @@ from geoblanket._training import Training, training_of
 from geoblanket.build.config import DEFAULT_MAX_PLACES, BuildConfig
 from geoblanket.build.row_tree import FixedLengths, Lengths, reach_radius_m
 from geoblanket.build.rows import NO_CONTEXT, Context
+from geoblanket.errors import ParameterError
 from geoblanket.loss.place_loss import PlaceLoss
 from geoblanket.loss.standard import NearestVehicle, StraightLine, TravelCost
 from geoblanket.loss.tasks import Effort, TaskPrior
@@ -129,7 +130,7 @@ class Inputs:
                     steps=self.steps.where(chosen_held_out & here_held_out),
                     lengths=self.lengths(hours),
                     loss=self.loss,
-                    config=self.config,
+                    config=self.config.for_zone(zone_name(number)),
                     reach_m=reach_radius_m(
                         interval_s=self.clock.interval_s,
                         snapping_radius_m=self.snapping_radius_m,
@@ -149,6 +150,8 @@ def load_inputs(roads: str | Path, walks: str | Path, config: BuildConfig, *, pr
         If a file cannot be used.
     MismatchError
         If walks, zones or the predictor belong to other roads, places or times.
+    ParameterError
+        If zones that do not exist are given an ε.
     """
     matched = MatchedWalks.open(walks, roads)
     graph, places, interval_s = matched.graph, matched.places, matched.interval_s
@@ -157,6 +160,11 @@ def load_inputs(roads: str | Path, walks: str | Path, config: BuildConfig, *, pr
         if config.zones is None
         else read_zones(config.zones, places)
     )
+    if unknown := sorted(set(config.zone_epsilon) - {zone_name(number) for number in range(len(zones))}):
+        raise ParameterError(
+            f"zone_epsilon names zones that do not exist, {len(unknown)} of them. The zones have the numbers 0 to "
+            f"{len(zones) - 1}."
+        )
     identities = {
         "roads": graph.identity,
         "walks": sha256_file(walks),

@@ -86,7 +86,7 @@ def build(
     options.check_outputs(out, record_path(out), overwrite=replace)
     options.check_folder(report, "report.html", overwrite=replace)
     next_version(out, parameters.version)  # a wrong one is refused before the work begins
-    say(odds_in_words(parameters.epsilon, between="history"))
+    say(odds_in_words(parameters.largest_epsilon, between="history"))
     say(
         "Every report also discloses the zone that the vehicle is in. `geoblanket lattice` covers a whole city and "
         "discloses no zone."

@@ -208,6 +208,8 @@ class Promise:
 
     epsilon: float
     """ε of one report, per kilometre; the largest where mechanisms differ."""
+    smallest_epsilon: float | None = None
+    """ε of the zones with the smallest, per kilometre; None where all mechanisms have the same."""
     between: Literal["location", "history"]
     """Two of these are hard to tell apart: any coordinates, or histories of places in one zone and regime."""
     eta_km: float = math.inf
@@ -230,6 +232,12 @@ class Promise:
     """What is not promised, in sentences, the gravest first."""
     training: Training = NOBODY
     """What the mechanisms were learned from."""
+
+    @property
+    def epsilon_in_words(self) -> str:
+        """ε, or from what to what it goes, with its unit."""
+        least = "" if self.smallest_epsilon is None else f"{self.smallest_epsilon:.9g} to "
+        return f"ε = {least}{self.epsilon:.9g} per km"
 
     @property
     def meaning(self) -> list[str]:
@@ -315,6 +323,7 @@ class Promise:
         """Return numbers and sentences as JSON values; None stands for infinity."""
         return {
             "epsilon_per_km": self.epsilon,
+            "smallest_epsilon_per_km": self.epsilon if self.smallest_epsilon is None else self.smallest_epsilon,
             "between": self.between,
             "eta_km": None if self.eta_km == math.inf else self.eta_km,
             "added_m": self.added_m,

@@ -348,8 +348,10 @@ class ZoneBundle(_AnyBundle):
             "past. Nothing in the bundle limits how often a vehicle reports."
         )
         located = [self._zones_in_words()] if self.located else ["The file has no coordinates: no device accepts it."]
+        epsilons = sorted({bundled.mechanism.epsilon for bundled in self})
         return Promise(
-            epsilon=max(bundled.mechanism.epsilon for bundled in self),
+            epsilon=epsilons[-1],
+            smallest_epsilon=epsilons[0] if len(epsilons) > 1 else None,
             between="history",
             eta_km=min(bundled.mechanism.eta_km for bundled in self),
             added_m=None if self.snapping_radius_m is None else 2 * self.snapping_radius_m,
@@ -371,12 +373,13 @@ class ZoneBundle(_AnyBundle):
         more = f"; and {len(promises) - _LISTED:,} more" if len(promises) > _LISTED else ""
         pasts = sorted({bundled.history_weights_micro for bundled in self})
         counted = "; ".join(", ".join(_weight_in_words(weight) for weight in past) for past in pasts[:_LISTED] if past)
+        by_zone = "ε is that of the zone. " if len({epsilon for epsilon, _ in promises}) > 1 else ""
         past = (
             f"Earlier places count in d, the latest first, times {counted}." if counted else "No earlier place counts."
         )
         return (
             "One report changes the odds between two histories of one zone and regime, d km apart, by at most a factor "
-            f"of e^(ε·d): {stated}{more}.",
+            f"of e^(ε·d): {stated}{more}. {by_zone}".rstrip(),
             f"A history is the present place with the places before it. {past}",
             "This holds for histories that no data showed, and whatever the recipient knows besides. Predictions and "
             "priors decide how useful reports are, not how private.",
