@@ -280,9 +280,9 @@ def test_a_zone_may_have_an_epsilon_of_its_own(town: Town, tmp_path: Path) -> No
     assert {(one.zone == "1", one.epsilon_micro) for one in bundle} == {(True, 6_000_000), (False, 2_000_000)}
     assert (bundle.promise.smallest_epsilon, bundle.promise.epsilon) == (2.0, 6.0)
     assert bundle.get("1", "all day").mechanism.certificate.epsilon_effective > 2.0
-    with pytest.raises(ParameterError, match="zones that do not exist, 1 of them. The zones have the numbers 0 to"):
+    with pytest.raises(ParameterError, match="zones that do not exist, 1 of them"):
         build_bundle(town.roads, town.walks, tmp_path / "b.bundle", config=config.replaced(zone_epsilon={"99": 1.0}))
-    with pytest.raises(ParameterError, match="from 0.01 to 20"):
+    with pytest.raises(ParameterError, match=r"from 0\.01 to 20"):
         config.replaced(zone_epsilon={"1": 21.0})
 
 

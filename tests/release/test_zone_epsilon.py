@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +61,7 @@ def test_a_report_costs_the_epsilon_of_its_zone_and_the_past_the_largest(bundle:
 def test_every_place_is_charged_at_least_what_its_reports_cost_added_up(bundle: ZoneBundle, seed: int) -> None:
     way = np.random.default_rng(seed).choice([WEST, EAST, NOWHERE], 12).tolist()
     # Its own report, and as the place before in the next one (w = 1); the first has no history.
-    cost = [EPSILON[zone_of(now)] + EPSILON[zone_of(then)] for now, then in zip(way[:-1], way[1:], strict=True)]
+    cost = [EPSILON[zone_of(now)] + EPSILON[zone_of(then)] for now, then in pairwise(way)]
     assert all(paid >= spent for paid, spent in zip(charged(bundle, way), cost, strict=False))
 
 
