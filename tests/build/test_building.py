@@ -272,7 +272,9 @@ def test_an_infinite_eta_and_a_known_past_are_kept(town: Town, tmp_path: Path) -
 
 
 def test_a_zone_may_have_an_epsilon_of_its_own(town: Town, tmp_path: Path) -> None:
-    config = BuildConfig(epsilon=2.0, zone_epsilon={"1": 6.0}, context="none", max_places=25, gap=0.3, loss="straight")
+    config = BuildConfig(
+        epsilon=2.0, zone_epsilon={"1": 6.0}, context=Context.of("none"), max_places=25, gap=0.3, loss="straight"
+    )
     record = build_bundle(town.roads, town.walks, tmp_path / "a.bundle", config=config, workers=1)
     assert len({zone.zone for zone in record.zones}) > 2
     assert {(zone.zone == "1", zone.epsilon) for zone in record.zones} == {(True, 6.0), (False, 2.0)}

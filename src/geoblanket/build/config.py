@@ -17,6 +17,7 @@ from geoblanket.build.validation import Number, Parameters, WrongParametersError
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.bundle.header import Clock
 from geoblanket.mechanism.costs import check_epsilon
+from geoblanket.mechanism.place_metric import GREAT_CIRCLE, checked_name
 from geoblanket.mobility.histories import LONGEST_PAST, RegimeHours
 from geoblanket.mobility.walks import Split
 
@@ -71,6 +72,11 @@ class BuildConfig(Parameters):
     )
     zone_epsilon: dict[str, Annotated[Number, AfterValidator(check_epsilon)]] = _privacy(
         "ε of single zones, by their number; a report costs the ε of its zone.", {}, '{ "3" = 4.0 }'
+    )
+    metric: Annotated[str, AfterValidator(checked_name)] = _privacy(
+        "What distances are measured in: great circle (on the map), road (the longer direction), or norm:P (ℓ_p in the "
+        "plane; norm:1 counts city blocks).",
+        GREAT_CIRCLE,
     )
     eta_km: Annotated[Number, Field(gt=0)] = _privacy(
         "The promise covers histories at most this far apart, kilometres; inf for all.", 5.0

@@ -170,6 +170,8 @@ class ZoneRows:
     distance_mm: Ints
     """Row distances in millimetres, rounded down; `NEVER_MM` for infinitely far; shape (S, S)."""
     report: RowsReport
+    unit: str = "km"
+    """What distances are counted in."""
 
     def __len__(self) -> int:
         return len(self.prior)
@@ -183,6 +185,12 @@ class ZoneRows:
     def table(self) -> HistoryTable:
         """The public rule from histories to rows."""
         return HistoryTable(self.places_e7, self.histories, np.arange(len(self), dtype=np.int32))
+
+    def measured(self, metric: Metric) -> ZoneRows:
+        """Return the same rows with their distances in another metric between places."""
+        weights = tuple(map(weight_in_micro, self.history_weights))
+        distance_mm = row_distances(self.table, [metric] * (1 + len(weights)), weights)
+        return replace(self, distance_mm=distance_mm, unit=metric.unit)
 
     def row_of(self, histories: npt.ArrayLike) -> Indices:
         """Return the row of each history, shape (n,); see `HistoryTable.row_of`."""
@@ -447,5 +455,10 @@ def make_problem(rows: ZoneRows, loss: PlaceLoss, *, epsilon: float, eta_km: flo
     # What an output costs in a row: the mean over where the vehicle is when the service uses the report.
     row_loss = np.asarray(rows.next_place[:, used] @ loss(used, rows.zone).values)
     return Problem.in_millimetres(
-        loss=row_loss, prior=rows.prior, distance_mm=rows.distance_mm, epsilon=epsilon, eta_km=eta_km
+        loss=row_loss,
+        prior=rows.prior,
+        distance_mm=rows.distance_mm,
+        epsilon=epsilon,
+        eta_km=eta_km,
+        unit=rows.unit,
     )

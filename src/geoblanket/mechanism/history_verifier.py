@@ -77,9 +77,13 @@ class PlacesOfCity:
     ----------
     places_e7
         Latitude and longitude in 1e-7 degrees, shape (P, 2).
+    table_mm
+        Their distances in another metric than on the map, whole millimetres, `NEVER_MM` for infinitely far, shape
+        (P, P); None: on the map. Which place is nearest, coordinates say in any case.
     """
 
-    def __init__(self, places_e7: Indices) -> None:
+    def __init__(self, places_e7: Indices, table_mm: Ints | None = None) -> None:
+        self._table_mm = table_mm
         self.lat_e7, self.lon_e7 = places_e7.astype(np.float64).T
         self.count = len(places_e7)
         self._vectors = unit_vectors(self.lat_e7 * 1e-7, self.lon_e7 * 1e-7)
@@ -87,7 +91,9 @@ class PlacesOfCity:
         self._near: _Near | None = None
 
     def distance_nm(self, some: npt.NDArray[np.integer], others: npt.NDArray[np.integer]) -> Ints:
-        """Return great-circle distances by the chord, whole nanometres, never too large, shape (some, others)."""
+        """Return distances in whole nanometres, never too large, shape (some, others): on the map by the chord."""
+        if self._table_mm is not None:
+            return _in_nanometres(self._table_mm[np.ix_(some, others)])
         squared = np.zeros((len(some), len(others)))
         for axis in range(3):
             difference = self._vectors[some, axis][:, None] - self._vectors[others, axis]
@@ -278,9 +284,10 @@ def first_too_far(
     return None
 
 
-def _in_nanometres(stated_mm: Ints) -> Ints:
-    """Return stated distances in nanometres; what is too large for that counts as infinitely far."""
-    return np.where(stated_mm >= _NEVER_NM // _NM_PER_MM, _NEVER_NM, stated_mm * _NM_PER_MM)
+def _in_nanometres(distance_mm: Ints) -> Ints:
+    """Return distances in nanometres; what is too large for that counts as infinitely far."""
+    most = _NEVER_NM // _NM_PER_MM
+    return np.where(distance_mm >= most, _NEVER_NM, np.minimum(distance_mm, most) * _NM_PER_MM)
 
 
 def _weighted(nm: Ints, weight_micro: int) -> Ints:
