@@ -353,8 +353,8 @@ class ZoneBundle(_AnyBundle):
     def promise(self) -> Promise:
         """What is promised, disclosed and not promised, how it was verified, and what reports add up to."""
         adds_up = (
-            f"Reports add up: each costs a location up to {self.costs.largest_per_km:.9g} per {self.unit}, as present and "
-            "as past. Nothing in the bundle limits how often a vehicle reports."
+            f"Reports add up: each costs a location up to {self.costs.largest_per_km:.9g} per {self.unit}, as present "
+            "and as past. Nothing in the bundle limits how often a vehicle reports."
         )
         located = [self._zones_in_words()] if self.located else ["The file has no coordinates: no device accepts it."]
         epsilons = sorted({bundled.mechanism.epsilon for bundled in self})
