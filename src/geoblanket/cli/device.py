@@ -169,9 +169,9 @@ def _tell_of_zones(summary: PerturbSummary) -> None:
             "counts as the nearest place in a zone."
         )
     say(
-        f"Every report spent budget: a location pays up to {summary.epsilon_per_location:g} per km for one, as present "
-        f"and as past. {hour_in_words(summary.epsilon_per_hour, summary.interval_s)} The vehicle with the most reports "
-        f"({summary.most_reports:,}) spent {summary.epsilon_spent:,g} per km. {_AGAIN}"
+        f"Every report spent budget: a location pays up to {summary.epsilon_per_location:g} per {summary.unit} for one, "
+        f"as present and as past. {hour_in_words(summary.epsilon_per_hour, summary.interval_s, summary.unit)} The vehicle "
+        f"with the most reports ({summary.most_reports:,}) spent {summary.epsilon_spent:,g} per {summary.unit}. {_AGAIN}"
     )
 
 

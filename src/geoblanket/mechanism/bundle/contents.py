@@ -515,7 +515,7 @@ class ZoneBundle(_AnyBundle):
             ("zones", f"{len({bundled.zone for bundled in self}):,}"),
             ("regimes", ", ".join(sorted({bundled.regime for bundled in self}))),
             ("places", f"{len(self.places_e7):,}" if self.located else "without coordinates"),
-            ("a report costs a location at most", f"{self.costs.largest_per_km:g} per km"),
+            ("a report costs a location at most", f"{self.costs.largest_per_km:g} per {self.unit}"),
         ]
         return self._card(rows, (lambda ax: self.plot(ax=ax)) if self.located else None)
 
