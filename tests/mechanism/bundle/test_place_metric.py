@@ -57,7 +57,8 @@ def by_road() -> PlaceMetric:
 
 def longer_way_m(one: int, other: int) -> float:
     roads = to_multigraph(TOWN)
-    return max(nx.shortest_path_length(roads, *ends, weight="length") for ends in ((one, other), (other, one)))
+    ways = ((one, other), (other, one))
+    return max(float(nx.shortest_path_length(roads, *ends, weight="length")) for ends in ways)
 
 
 def parts(metric: Metric, epsilon: float = 2.0) -> list[BundledMechanism]:
