@@ -37,7 +37,9 @@ def make_bundle(path: Path) -> None:
     """Write a bundle of many places in one zone, with a row for each block of them."""
     from geoblanket.mechanism import BundledMechanism, Mechanism, Problem, save_bundle
     from geoblanket.mechanism.bundle.header import Clock
-    from geoblanket.mechanism.history_table import row_distance_mm
+    from geoblanket.mechanism.history_table import HistoryTable
+    from geoblanket.mechanism.metric import Metric
+    from geoblanket.mechanism.row_distances import row_distances
 
     side = int(np.ceil(np.sqrt(PLACES)))
     row, column = np.divmod(np.arange(PLACES), side)
@@ -45,10 +47,10 @@ def make_bundle(path: Path) -> None:
     block = (row // 5 * side + column // 5).astype(np.int32)
     rows = np.unique(block, return_inverse=True)[1].astype(np.int32)
     histories = np.arange(PLACES, dtype=np.int32)[:, None]
-    distance = row_distance_mm(places, histories, rows, [])
+    distance = row_distances(HistoryTable(places, histories, rows), [Metric.haversine(places)], [])
     outputs = np.arange(0, PLACES, 20)
     count = int(rows.max()) + 1
-    problem = Problem(np.ones((count, len(outputs))), np.full(count, 1 / count), np.floor(distance) / 1e6, epsilon=1.0)
+    problem = Problem(np.ones((count, len(outputs))), np.full(count, 1 / count), distance / 1e6, epsilon=1.0)
     mechanism = Mechanism.from_probabilities(np.full((count, len(outputs)), 1 / len(outputs)), problem)
     parts = [
         BundledMechanism.of(

@@ -1,12 +1,17 @@
-"""The exact verifier and the repair, against Python's integers on every inequality.
+"""The exact verifier and the repair, against Python's integers; row distances over all histories, against SciPy.
 
-Run `python -m benchmarks.verification`. The peer does a slice of the work, and its time for all of it is worked out
-from that. Times leave imports and the making of the mechanism out; each line is a process of its own.
+Run `python -m benchmarks.verification`. The peers do a slice of the work, and their time for all of it is worked out
+from that. Times leave imports and the making of the mechanisms out; each line is a process of its own.
+
+Histories are those of a made-up town of 2,025 places in 20 zones, with two earlier places. The peer measures from each
+cell of a lag to all places by SciPy's k-d tree, and from there to the other cells, in floats.
 """
 
 from __future__ import annotations
 
 import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -89,8 +94,59 @@ def lines(rows: int, outputs: int) -> list[tuple[str, ...]]:
     ]
 
 
+def opened(path: Path) -> float:
+    """Return the processor's seconds of reading and verifying a bundle."""
+    from geoblanket.mechanism import load_bundle
+
+    start = time.process_time()
+    load_bundle(path)
+    return time.process_time() - start
+
+
+def by_trees(path: Path) -> float:
+    """Return the processor's seconds that SciPy's k-d trees need for row distances alone, from one zone."""
+    from scipy.spatial import KDTree
+
+    from geoblanket._geodesy import unit_vectors
+    from geoblanket.mechanism import ZoneBundle, load_bundle
+    from geoblanket.mechanism.history_verifier import PlacesOfCity, RuleTree
+
+    bundle = load_bundle(path)
+    if not isinstance(bundle, ZoneBundle):
+        raise TypeError(f"{path} has no zones")
+    vectors = unit_vectors(*(bundle.places_e7.T * 1e-7))
+    city = PlacesOfCity(bundle.places_e7)
+    zone = next(one for one in bundle if one.history_weights_micro)
+    tree = RuleTree(zone.histories, zone.history_rows, city.count)
+    start = time.process_time()
+    for lag in tree.lags[1:]:
+        nearest = [city.nearest_of(places) for places in lag.listed.values()]
+        cells = [np.flatnonzero(of == number) for of in nearest for number in np.unique(of)]
+        for cell in cells:
+            to_places = np.asarray(KDTree(vectors[cell]).query(vectors)[0])
+            for other in cells:
+                to_places[other].min()
+    return (time.process_time() - start) * sum(bool(one.history_weights_micro) for one in bundle)
+
+
+def histories() -> list[tuple[str, ...]]:
+    """Measure a whole bundle; return two lines."""
+    from benchmarks.perturb import make_town
+
+    with TemporaryDirectory() as name:
+        measure(make_town, Path(name), 300_000)
+        path = Path(name) / "town.bundle"
+        ours, peer = measure(opened, path), measure(by_trees, path)
+    more = f"{peer.result / ours.result:,.0f} × ours"
+    return [
+        ("open the bundle: everything", f"{ours.result:,.1f}", f"{ours.peak_mb:,.0f}", ""),
+        ("  k-d trees, row distances alone, extrapolated", f"{peer.result:,.1f}", f"{peer.peak_mb:,.0f}", more),
+    ]
+
+
 def main() -> None:
-    """Measure all sizes and print the table."""
+    """Measure everything and print the tables."""
+    show("All histories of 2,025 places in 20 zones", ("", "CPU seconds", "peak MB", ""), histories())
     show(
         "Exact verification and repair",
         ("", "seconds", "ns per inequality", "peak MB", ""),

@@ -279,6 +279,7 @@ MAKERS = (
     "make_rows",
     "Problem",
     "optimise",
+    "contextual_problem",
     "Device",
     "Fleet",
     "draw_reports",

@@ -46,7 +46,7 @@ def public_classes() -> set[type]:
     modules = [importlib.import_module(package) for package in PACKAGES]
     found = [getattr(module, name) for module in modules for name in module.__all__]
     classes = {each for each in found if inspect.isclass(each) and not issubclass(each, BaseException)}
-    return {each for each in classes if not getattr(each, "_is_protocol", False)}
+    return {each for each in classes if not (getattr(each, "_is_protocol", False) or inspect.isabstract(each))}
 
 
 def made_by_hand() -> list[Any]:

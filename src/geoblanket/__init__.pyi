@@ -33,7 +33,11 @@ from geoblanket.mechanism.bundle.contents import ZoneBundle as ZoneBundle
 from geoblanket.mechanism.bundle.storage import load_bundle as load_bundle
 from geoblanket.mechanism.bundle.storage import save_bundle as save_bundle
 from geoblanket.mechanism.bundle.trust import Trust as Trust
+from geoblanket.mechanism.context import ContextProblem as ContextProblem
+from geoblanket.mechanism.context import ContextVariable as ContextVariable
+from geoblanket.mechanism.context import contextual_problem as contextual_problem
 from geoblanket.mechanism.mechanism import Mechanism as Mechanism
+from geoblanket.mechanism.metric import Metric as Metric
 from geoblanket.mechanism.problem import Problem as Problem
 from geoblanket.mechanism.repairer import repair as repair
 from geoblanket.mechanism.solver.optimiser import OptimiseResult as OptimiseResult

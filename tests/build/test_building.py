@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 from threadpoolctl import threadpool_limits
 
+from geoblanket._geodesy import local_metres
 from geoblanket._tables import write_table
 from geoblanket._unfinished import unfinished_path
 from geoblanket.build import building
@@ -23,9 +24,11 @@ from geoblanket.build.config import BuildConfig
 from geoblanket.build.inputs import ZoneTask
 from geoblanket.build.record import BuildRecord, read_record, record_path
 from geoblanket.build.rows import Context
-from geoblanket.errors import InputError, MismatchError, OutputError
+from geoblanket.errors import InputError, MismatchError, OutputError, ParameterError
 from geoblanket.mechanism.bundle.storage import load_bundle
 from geoblanket.mobility.walks import scan_walks
+from geoblanket.release import Budget, Device
+from geoblanket.roads.distances import road_distances
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import choose_places
 from geoblanket.roads.zones import partition_zones, write_zones
@@ -269,6 +272,52 @@ def test_an_infinite_eta_and_a_known_past_are_kept(town: Town, tmp_path: Path) -
     assert read_record(record_path(tmp_path / "a.bundle")) == record
     assert record.zones[0].history_weights == (math.inf,)
     assert "the past is taken as known" in str(load_bundle(tmp_path / "a.bundle").promise)
+
+
+def test_a_zone_may_have_an_epsilon_of_its_own(town: Town, tmp_path: Path) -> None:
+    config = BuildConfig(
+        epsilon=2.0, zone_epsilon={"1": 6.0}, context=Context.of("none"), max_places=25, gap=0.3, loss="straight"
+    )
+    record = build_bundle(town.roads, town.walks, tmp_path / "a.bundle", config=config, workers=1)
+    assert len({zone.zone for zone in record.zones}) > 2
+    assert {(zone.zone == "1", zone.epsilon) for zone in record.zones} == {(True, 6.0), (False, 2.0)}
+    bundle = load_zones(tmp_path / "a.bundle")
+    assert {(one.zone == "1", one.epsilon_micro) for one in bundle} == {(True, 6_000_000), (False, 2_000_000)}
+    assert (bundle.promise.smallest_epsilon, bundle.promise.epsilon) == (2.0, 6.0)
+    assert bundle.get("1", "all day").mechanism.certificate.epsilon_effective > 2.0
+    with pytest.raises(ParameterError, match="zones that do not exist, 1 of them"):
+        build_bundle(town.roads, town.walks, tmp_path / "b.bundle", config=config.replaced(zone_epsilon={"99": 1.0}))
+    with pytest.raises(ParameterError, match=r"from 0\.01 to 20"):
+        config.replaced(zone_epsilon={"1": 21.0})
+
+
+@pytest.mark.parametrize(("metric", "unit"), [("road", "km of road"), ("norm:1", "km in ℓ_1")])
+def test_the_metric_may_be_another_than_on_the_map(town: Town, tmp_path: Path, metric: str, unit: str) -> None:
+    config = BuildConfig(epsilon=4.0, metric=metric, order=1, max_places=25, max_rows=40, gap=0.3, loss="straight")
+    out = tmp_path / "a.bundle"
+    build_bundle(town.roads, town.walks, out, config=config, workers=1)
+    bundle = load_zones(out)
+    assert (bundle.header.metric, bundle.unit, bundle.promise.unit) == (metric, unit, unit)
+    graph = RoadGraph.load(town.roads)
+    places = choose_places(graph, spacing_m=SPACING_M)
+    if metric == "road":
+        way_m = road_distances(graph, places.nodes, places.nodes)
+        true_mm = 1000 * np.maximum(way_m, way_m.T)
+    else:
+        x, y = local_metres(places.lat, places.lon, origin_lat=places.lat.mean(), origin_lon=places.lon.mean())
+        true_mm = 1000 * (np.abs(x[:, None] - x) + np.abs(y[:, None] - y))
+    for one in bundle:
+        if one.regime == "start":
+            now = one.histories[:, 0]
+            stated = one.mechanism.distance_mm
+            # Coordinates of a bundle have seven decimals: a centimetre.
+            assert (stated <= true_mm[np.ix_(now, now)] + 30).all()
+            assert (stated >= true_mm[np.ix_(now, now)] - 30).all()
+    with Device.open(out, ledger=None, budget=Budget(1000, 3600.0), replay=True) as device:
+        reports = [device.report(float(places.lat[0]), float(places.lon[0]), 1.7e9 + 30 * step) for step in range(3)]
+    assert reports[0].left > reports[1].left > reports[2].left
+    with pytest.raises(ParameterError, match="The metric must be"):
+        config.replaced(metric="air")
 
 
 @pytest.mark.parametrize(

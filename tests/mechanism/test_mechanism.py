@@ -109,7 +109,7 @@ def test_the_guarantee_of_a_limited_mechanism_names_the_limit_and_the_parts() ->
         eta_km=1.25,
     )
     words = Mechanism.from_probabilities(np.eye(4), problem).guarantee
-    assert "d km apart (d ≤ η = 1.25 km), by at most a factor of e^(ε·d), with ε = 0.5 per km" in words
+    assert "at distance d (d ≤ η = 1.25 km) by at most a factor of e^(ε·d), with ε = 0.5 per km" in words
     assert "for all 2 such pairs" in words
     assert "the 4 pairs further apart than η" in words
     assert "2 parts, and between two parts nothing is promised" in words

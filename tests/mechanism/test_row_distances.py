@@ -5,10 +5,12 @@ import itertools
 import numpy as np
 import pytest
 
-from geoblanket._geodesy import haversine_m
-from geoblanket.mechanism import history_table
-from geoblanket.mechanism.history_table import HistoryTable, row_distance_mm, whole_mm
-from geoblanket.mechanism.problem import NEVER_MM
+from geoblanket._arrays import Indices, Ints
+from geoblanket.mechanism import row_distances as module
+from geoblanket.mechanism.history_table import HistoryTable
+from geoblanket.mechanism.metric import Metric
+from geoblanket.mechanism.problem import NEVER_MM, kilometres
+from geoblanket.mechanism.row_distances import row_distances
 
 PLACES_E7 = np.column_stack(
     [
@@ -31,10 +33,14 @@ def tree(rng: np.random.Generator, past: int) -> np.ndarray:
     return np.array(listed, np.int32)
 
 
+def distances(histories: Indices, rows: Indices, weights: tuple[int, ...]) -> Ints:
+    table = HistoryTable(PLACES_E7, histories, rows)
+    return row_distances(table, [Metric.haversine(PLACES_E7)] * histories.shape[1], weights)
+
+
 def smallest_mm(histories: np.ndarray, rows: np.ndarray, weights: tuple[int, ...], *, size: int) -> np.ndarray:
     """The smallest distance between all histories, pair by pair."""
-    lat, lon = PLACES_E7.T * 1e-7
-    between = haversine_m(lat[:, None], lon[:, None], lat, lon) * 1000
+    between = Metric.haversine(PLACES_E7).whole
     present = np.unique(histories[:, 0])
     every = np.array(list(itertools.product(present, *[range(10)] * len(weights))))
     row = HistoryTable(PLACES_E7, histories, rows).row_of(every)
@@ -43,7 +49,7 @@ def smallest_mm(histories: np.ndarray, rows: np.ndarray, weights: tuple[int, ...
         total = np.zeros(len(every))
         for lag, weight in enumerate((10**6, *weights)):
             apart = between[history[lag], every[:, lag]]
-            total += np.where(apart > 0, np.inf, 0.0) if weight == NEVER_MM else apart * (weight / 1e6)
+            total += np.where(apart > 0, np.inf, 0.0) if weight == NEVER_MM else apart * weight // 10**6
         np.minimum.at(expected[of], row, total)
     return expected
 
@@ -53,29 +59,24 @@ def smallest_mm(histories: np.ndarray, rows: np.ndarray, weights: tuple[int, ...
 def test_the_smallest_between_all_histories(
     weights: tuple[int, ...], cells: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history_table, "_BLOCK_CELLS", cells)
+    monkeypatch.setattr(module, "_BLOCK_CELLS", cells)
     for seed in range(4 if len(weights) < 3 else 1):
         rng = np.random.default_rng(seed)
         histories = tree(rng, len(weights))
         size = int(rng.integers(2, len(histories) + 1))
         rows = rng.permutation(np.append(np.arange(size), rng.integers(0, size, len(histories) - size)))
-        found = row_distance_mm(PLACES_E7, histories, rows.astype(np.int32), weights)
+        found = distances(histories, rows.astype(np.int32), weights)
         expected = smallest_mm(histories, rows.astype(np.int32), weights, size=size)
         # A row that no history uses, for another listed place has the same coordinates, is as far as can be.
-        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-6)
+        np.testing.assert_array_equal(kilometres(found), expected / 1e6)
 
 
 def test_in_large_cities_far_places_count_as_not_quite_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
     histories = tree(np.random.default_rng(1), 2)
     rows = np.arange(len(histories), dtype=np.int32)
-    exact = row_distance_mm(PLACES_E7, histories, rows, (10**6, 10**6))
-    monkeypatch.setattr(history_table, "NEAR_PAIRS", 40)
-    near = row_distance_mm(PLACES_E7, histories, rows, (10**6, 10**6))
+    exact = distances(histories, rows, (10**6, 10**6))
+    monkeypatch.setattr(module, "NEAR_PAIRS", 40)
+    near = distances(histories, rows, (10**6, 10**6))
     assert (near <= exact).all()
     assert (near < exact).any()
     assert (near[exact < 200_000] == exact[exact < 200_000]).all()
-
-
-def test_whole_millimetres_are_never_too_large() -> None:
-    found = whole_mm(np.array([0.0, 0.9, 1.0, 1.002, 5.5, np.inf]))
-    assert found.tolist() == [0, 0, 0, 1, 5, NEVER_MM]

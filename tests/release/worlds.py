@@ -14,7 +14,9 @@ from geoblanket._arrays import Indices
 from geoblanket._tables import write_table
 from geoblanket.mechanism import BundledMechanism, Mechanism, Problem, save_bundle
 from geoblanket.mechanism.bundle.header import Clock
-from geoblanket.mechanism.history_table import row_distance_mm
+from geoblanket.mechanism.history_table import HistoryTable
+from geoblanket.mechanism.metric import Metric
+from geoblanket.mechanism.row_distances import row_distances
 from geoblanket.mobility.walks import WALKS_SCHEMA
 from geoblanket.roads.places import choose_places
 from tests.roads.graphs import grid_graph
@@ -48,9 +50,10 @@ def certain(regime: str, zone: str, *, epsilon: float = EPSILON) -> BundledMecha
     past = 0 if regime == "start" else 1
     wanted = [list(ZONES[zone]).index(report(regime, now, before)) for now, before in histories.tolist()]
     rows = np.arange(len(histories), dtype=np.int32)
-    mm = row_distance_mm(PLACES.coordinates_e7, histories[:, : past + 1], rows, [10**6] * past)
+    table = HistoryTable(PLACES.coordinates_e7, histories[:, : past + 1], rows)
+    mm = row_distances(table, [Metric.haversine(PLACES.coordinates_e7)] * (1 + past), [10**6] * past)
     loss = 1.0 - np.eye(len(ZONES[zone]))[wanted]
-    problem = Problem(loss, np.full(len(loss), 1 / len(loss)), np.floor(mm) / 1e6, epsilon=epsilon)
+    problem = Problem(loss, np.full(len(loss), 1 / len(loss)), mm / 1e6, epsilon=epsilon)
     return BundledMechanism.of(
         Mechanism.from_probabilities(1.0 - loss, problem),
         zone=zone,

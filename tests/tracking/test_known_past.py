@@ -10,7 +10,9 @@ import pytest
 from geoblanket.mechanism import BundledMechanism, Mechanism, Problem, save_bundle
 from geoblanket.mechanism.bundle.header import Clock
 from geoblanket.mechanism.bundle.storage import ZoneBundle
-from geoblanket.mechanism.history_table import row_distance_mm
+from geoblanket.mechanism.history_table import HistoryTable
+from geoblanket.mechanism.metric import Metric
+from geoblanket.mechanism.row_distances import row_distances
 from geoblanket.release.rule import ReleaseRule
 from geoblanket.roads.places import choose_places
 from geoblanket.tracking.motion_model import MotionModel
@@ -26,9 +28,10 @@ CLOCK = Clock(30_000, "UTC", (("all", tuple(range(24))),))
 def mechanism(regime: str, past: int) -> BundledMechanism:
     """One zone, a row for each history, and outputs at random."""
     histories = np.array(list(product(range(COUNT), repeat=1 + past)), np.int32)
-    mm = row_distance_mm(PLACES.coordinates_e7, histories, np.arange(len(histories), dtype=np.int32), [500_000] * past)
+    table = HistoryTable(PLACES.coordinates_e7, histories, np.arange(len(histories), dtype=np.int32))
+    mm = row_distances(table, [Metric.haversine(PLACES.coordinates_e7)] * (1 + past), [500_000] * past)
     loss = np.random.default_rng(past).random((len(histories), COUNT))
-    problem = Problem(loss, np.full(len(loss), 1 / len(loss)), np.floor(mm) / 1e6, epsilon=2.0)
+    problem = Problem(loss, np.full(len(loss), 1 / len(loss)), mm / 1e6, epsilon=2.0)
     return BundledMechanism.of(
         Mechanism.from_probabilities(np.exp(-4 * loss) / np.exp(-4 * loss).sum(axis=1, keepdims=True), problem),
         zone="all",

@@ -121,7 +121,7 @@ def build_bundle(
         [result.bundled for result in results],
         version=version,
         snapping_radius_mm=int(inputs.snapping_radius_m * 1000) + 1,
-        places_e7=inputs.places.coordinates_e7,
+        places_e7=inputs.metric or inputs.places.coordinates_e7,
         clock=inputs.clock,
         training=inputs.training,
     )
@@ -220,7 +220,7 @@ def build_zone(task: ZoneTask) -> ZoneResult:
 
 
 def _rows(task: ZoneTask, context: Context) -> ZoneRows:
-    return make_rows(
+    rows = make_rows(
         task.places,
         task.members,
         task.counts,
@@ -230,6 +230,7 @@ def _rows(task: ZoneTask, context: Context) -> ZoneRows:
         history_weights=task.config.history_weights,
         max_rows=task.config.max_rows,
     )
+    return rows if task.metric is None else rows.measured(task.metric)
 
 
 def _known_loss(task: ZoneTask, all_rows: list[ZoneRows]) -> KnownLoss:
@@ -330,6 +331,7 @@ def _pack(result: ZoneResult) -> tuple[dict[str, Any], Arrays]:
         "output_count": bundled.output_count,
         "epsilon_micro": bundled.mechanism.epsilon_micro,
         "eta_mm": bundled.mechanism.eta_mm,
+        "unit": bundled.mechanism.unit,
         "history_weights_micro": list(bundled.history_weights_micro),
     }
     arrays = {
@@ -359,6 +361,7 @@ def _unpack(fields: dict[str, Any], arrays: Arrays) -> ZoneResult:
                 distance_mm=arrays["distance_mm"],
                 epsilon_micro=numbers["epsilon_micro"],
                 eta_mm=numbers["eta_mm"],
+                unit=numbers["unit"],
             ),
             outputs=arrays["outputs"],
             output_count=numbers["output_count"],

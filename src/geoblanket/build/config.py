@@ -17,6 +17,7 @@ from geoblanket.build.validation import Number, Parameters, WrongParametersError
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.bundle.header import Clock
 from geoblanket.mechanism.costs import check_epsilon
+from geoblanket.mechanism.place_metric import GREAT_CIRCLE, checked_name
 from geoblanket.mobility.histories import LONGEST_PAST, RegimeHours
 from geoblanket.mobility.walks import Split
 
@@ -68,6 +69,14 @@ class BuildConfig(Parameters):
 
     epsilon: Annotated[Number, AfterValidator(check_epsilon)] = _privacy(
         "ε per kilometre: smaller is more private. Choose it: there is no default.", ..., "2.0"
+    )
+    zone_epsilon: dict[str, Annotated[Number, AfterValidator(check_epsilon)]] = _privacy(
+        "ε of single zones, by their number; a report costs the ε of its zone.", {}, '{ "3" = 4.0 }'
+    )
+    metric: Annotated[str, AfterValidator(checked_name)] = _privacy(
+        "What distances are measured in: great circle (on the map), road (the longer direction), or norm:P (ℓ_p in the "
+        "plane; norm:1 counts city blocks).",
+        GREAT_CIRCLE,
     )
     eta_km: Annotated[Number, Field(gt=0)] = _privacy(
         "The promise covers histories at most this far apart, kilometres; inf for all.", 5.0
@@ -154,6 +163,15 @@ class BuildConfig(Parameters):
         least=0,
         most=2**53,
     )
+
+    @property
+    def largest_epsilon(self) -> float:
+        """The largest ε of a zone, per kilometre."""
+        return max([self.epsilon, *self.zone_epsilon.values()])
+
+    def for_zone(self, name: str) -> BuildConfig:
+        """Return the parameters of one zone, with its ε."""
+        return self.model_copy(update={"epsilon": self.zone_epsilon.get(name, self.epsilon)})
 
     @property
     def largest(self) -> int:

@@ -25,13 +25,16 @@ from geoblanket._training import Training, training_of
 from geoblanket.build.config import DEFAULT_MAX_PLACES, BuildConfig
 from geoblanket.build.row_tree import FixedLengths, Lengths, reach_radius_m
 from geoblanket.build.rows import NO_CONTEXT, Context
+from geoblanket.errors import ParameterError
 from geoblanket.loss.place_loss import PlaceLoss
 from geoblanket.loss.standard import NearestVehicle, StraightLine, TravelCost
 from geoblanket.loss.tasks import Effort, TaskPrior
 from geoblanket.mechanism.bundle.header import Clock
 from geoblanket.mechanism.bundle.zones import zone_in_words, zone_name
+from geoblanket.mechanism.place_metric import GREAT_CIRCLE, ROAD, PlaceMetric, check_count
 from geoblanket.mobility.histories import HistoryCounts, Steps, collect_steps, count_histories
 from geoblanket.mobility.walks import MatchedWalks, scan_walks
+from geoblanket.roads.distances import road_distances
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places
 from geoblanket.roads.zones import Zones, partition_zones, read_zones
@@ -69,6 +72,8 @@ class ZoneTask:
     """Of all training steps, the share in this zone and regime."""
     process: int
     """The process that asks for it."""
+    metric: PlaceMetric | None = None
+    """Distances of places; None: on the map."""
 
     @property
     def work(self) -> float:
@@ -89,6 +94,8 @@ class Inputs:
     config: BuildConfig
     graph: RoadGraph
     places: Places
+    metric: PlaceMetric | None
+    """Distances of places; None: on the map."""
     zones: Zones
     clock: Clock
     counts: HistoryCounts
@@ -125,11 +132,12 @@ class Inputs:
                     members=members,
                     zone_of=self.zones.zone,
                     places=self.places,
+                    metric=self.metric,
                     counts=counts,
                     steps=self.steps.where(chosen_held_out & here_held_out),
                     lengths=self.lengths(hours),
                     loss=self.loss,
-                    config=self.config,
+                    config=self.config.for_zone(zone_name(number)),
                     reach_m=reach_radius_m(
                         interval_s=self.clock.interval_s,
                         snapping_radius_m=self.snapping_radius_m,
@@ -149,6 +157,8 @@ def load_inputs(roads: str | Path, walks: str | Path, config: BuildConfig, *, pr
         If a file cannot be used.
     MismatchError
         If walks, zones or the predictor belong to other roads, places or times.
+    ParameterError
+        If zones that do not exist are given an ε.
     """
     matched = MatchedWalks.open(walks, roads)
     graph, places, interval_s = matched.graph, matched.places, matched.interval_s
@@ -157,6 +167,11 @@ def load_inputs(roads: str | Path, walks: str | Path, config: BuildConfig, *, pr
         if config.zones is None
         else read_zones(config.zones, places)
     )
+    if unknown := sorted(set(config.zone_epsilon) - {zone_name(number) for number in range(len(zones))}):
+        raise ParameterError(
+            f"zone_epsilon names zones that do not exist, {len(unknown)} of them. The zones have the numbers 0 to "
+            f"{len(zones) - 1}."
+        )
     identities = {
         "roads": graph.identity,
         "walks": sha256_file(walks),
@@ -182,6 +197,7 @@ def load_inputs(roads: str | Path, walks: str | Path, config: BuildConfig, *, pr
         config=config,
         graph=graph,
         places=places,
+        metric=place_metric(config, graph, places),
         zones=zones,
         clock=config.clock(interval_s),
         counts=counts,
@@ -192,6 +208,16 @@ def load_inputs(roads: str | Path, walks: str | Path, config: BuildConfig, *, pr
         identities=identities,
         training=training_of_build(walks, config)[0],
     )
+
+
+def place_metric(config: BuildConfig, graph: RoadGraph, places: Places) -> PlaceMetric | None:
+    """Return the distances of places that a configuration asks for; None: on the map."""
+    if config.metric == GREAT_CIRCLE:
+        return None
+    check_count(len(places))
+    if config.metric == ROAD:
+        return PlaceMetric.by_road(places.coordinates_e7, road_distances(graph, places.nodes, places.nodes))
+    return PlaceMetric.by_norm(places.coordinates_e7, config.metric)
 
 
 def software_versions() -> dict[str, str]:

@@ -79,7 +79,7 @@ def write_build_report(bundle: str | Path, roads: str | Path, out: str | Path) -
         ("losses", _loss_figure(record)),
     ])  # fmt: skip
     write_record(record, folder.path / record.bundle)
-    page = Page(f"The build of {record.bundle}", lead=f"{record.loss}, ε = {record.zones[0].epsilon:g} per km")
+    page = Page(f"The build of {record.bundle}", lead=f"{record.loss}, {loaded.promise.epsilon_in_words}")
     page.heading("In short")
     page.bullets(record.summary)
     _add_promise(page, loaded.promise, disclosure=_disclosure(record))

@@ -30,8 +30,10 @@ from geoblanket.build.row_tree import (
 from geoblanket.errors import ParameterError
 from geoblanket.loss.place_loss import PlaceLoss
 from geoblanket.mechanism.costs import weight_in_micro
-from geoblanket.mechanism.history_table import HistoryTable, row_distance_mm, whole_mm
+from geoblanket.mechanism.history_table import HistoryTable
+from geoblanket.mechanism.metric import Metric
 from geoblanket.mechanism.problem import Problem, kilometres
+from geoblanket.mechanism.row_distances import row_distances
 from geoblanket.mobility.histories import LONGEST_PAST, Distributions, HistoryCounts, backed_off, near_places
 from geoblanket.roads.places import Places
 
@@ -168,6 +170,8 @@ class ZoneRows:
     distance_mm: Ints
     """Row distances in millimetres, rounded down; `NEVER_MM` for infinitely far; shape (S, S)."""
     report: RowsReport
+    unit: str = "km"
+    """What distances are counted in."""
 
     def __len__(self) -> int:
         return len(self.prior)
@@ -181,6 +185,12 @@ class ZoneRows:
     def table(self) -> HistoryTable:
         """The public rule from histories to rows."""
         return HistoryTable(self.places_e7, self.histories, np.arange(len(self), dtype=np.int32))
+
+    def measured(self, metric: Metric) -> ZoneRows:
+        """Return the same rows with their distances in another metric between places."""
+        weights = tuple(map(weight_in_micro, self.history_weights))
+        distance_mm = row_distances(self.table, [metric] * (1 + len(weights)), weights)
+        return replace(self, distance_mm=distance_mm, unit=metric.unit)
 
     def row_of(self, histories: npt.ArrayLike) -> Indices:
         """Return the row of each history, shape (n,); see `HistoryTable.row_of`."""
@@ -303,7 +313,8 @@ def rows_of_histories(
     seen = replace(seen, histories=seen.histories[:, : largest + 1])
     weights = tuple(history_weights[: listed.shape[1] - 1])
     numbers = np.arange(len(listed), dtype=np.int32)
-    of_seen = HistoryTable(coordinates, listed, numbers).row_of(seen.histories)
+    table, metric = HistoryTable(coordinates, listed, numbers), Metric.haversine(coordinates)
+    of_seen = table.row_of(seen.histories)
     return ZoneRows(
         places_e7=coordinates,
         zone=zone,
@@ -311,7 +322,7 @@ def rows_of_histories(
         histories=listed,
         prior=_prior(listed[:, 0], np.bincount(of_seen, seen.count, len(listed)).astype(np.float64)),
         next_place=_next_places(places, listed, of_seen, seen, reach_m),
-        distance_mm=whole_mm(row_distance_mm(coordinates, listed, numbers, tuple(map(weight_in_micro, weights)))),
+        distance_mm=row_distances(table, [metric] * listed.shape[1], tuple(map(weight_in_micro, weights))),
         report=_report(context, zone, seen, _reachable(zone, Reach(coordinates, reach_m), largest), listed),
     )
 
@@ -444,5 +455,10 @@ def make_problem(rows: ZoneRows, loss: PlaceLoss, *, epsilon: float, eta_km: flo
     # What an output costs in a row: the mean over where the vehicle is when the service uses the report.
     row_loss = np.asarray(rows.next_place[:, used] @ loss(used, rows.zone).values)
     return Problem.in_millimetres(
-        loss=row_loss, prior=rows.prior, distance_mm=rows.distance_mm, epsilon=epsilon, eta_km=eta_km
+        loss=row_loss,
+        prior=rows.prior,
+        distance_mm=rows.distance_mm,
+        epsilon=epsilon,
+        eta_km=eta_km,
+        unit=rows.unit,
     )

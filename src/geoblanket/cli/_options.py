@@ -62,8 +62,8 @@ PolicyFile = Annotated[
         "--policy",
         metavar="FILE",
         help="The least that the bundle must promise (TOML): largest_epsilon = 20, largest_cost = 100, "
-        "smallest_eta_km = 1, fewest_places = 4, smallest_extent_m = 400, largest_weight = 4, largest_rounding_m = 10 "
-        "by default.",
+        "smallest_eta_km = 1, fewest_places = 4, smallest_extent_m = 400, largest_weight = 4, largest_detour = 30, "
+        "largest_rounding_m = 10 by default.",
     ),
 ]
 

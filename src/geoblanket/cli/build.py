@@ -78,6 +78,7 @@ def build(
     from geoblanket.build.inputs import training_of_build
     from geoblanket.build.record import record_path
     from geoblanket.mechanism.bundle.storage import next_version
+    from geoblanket.mechanism.place_metric import unit_of
     from geoblanket.mechanism.promise import learned_in_words, odds_in_words
     from geoblanket.mobility.walks import scan_walks
 
@@ -86,7 +87,7 @@ def build(
     options.check_outputs(out, record_path(out), overwrite=replace)
     options.check_folder(report, "report.html", overwrite=replace)
     next_version(out, parameters.version)  # a wrong one is refused before the work begins
-    say(odds_in_words(parameters.epsilon, between="history"))
+    say(odds_in_words(parameters.largest_epsilon, between="history", unit=unit_of(parameters.metric)))
     say(
         "Every report also discloses the zone that the vehicle is in. `geoblanket lattice` covers a whole city and "
         "discloses no zone."

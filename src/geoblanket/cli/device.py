@@ -168,10 +168,11 @@ def _tell_of_zones(summary: PerturbSummary) -> None:
             f"Warning: {summary.places_outside:,} of {summary.reports:,} reports were made at places in no zone. Each "
             "counts as the nearest place in a zone."
         )
+    unit, hour = summary.unit, hour_in_words(summary.epsilon_per_hour, summary.interval_s, summary.unit)
     say(
-        f"Every report spent budget: a location pays up to {summary.epsilon_per_location:g} per km for one, as present "
-        f"and as past. {hour_in_words(summary.epsilon_per_hour, summary.interval_s)} The vehicle with the most reports "
-        f"({summary.most_reports:,}) spent {summary.epsilon_spent:,g} per km. {_AGAIN}"
+        f"Every report spent budget: a location pays up to {summary.epsilon_per_location:g} per {unit} for one, as "
+        f"present and as past. {hour} The vehicle with the most reports ({summary.most_reports:,}) spent "
+        f"{summary.epsilon_spent:,g} per {unit}. {_AGAIN}"
     )
 
 

@@ -1,7 +1,7 @@
 """What a report costs the location that it protects: the one place where ε·(1 + Σw) is computed.
 
-The cost depends on the mechanisms of a bundle and on whether the report has a history, both of which are public; never
-on where the vehicle is.
+The cost depends on the mechanisms of a bundle, on the zone that the report discloses and on whether it has a history,
+all of which are public; on nothing else about where the vehicle is.
 """
 
 from __future__ import annotations
@@ -77,17 +77,29 @@ class Costs(NamedTuple):
         start
             The regime of reports without history; if no mechanism has it, such reports are taken to use any.
         """
-        first: list[tuple[int, list[int]]] = []
-        later: list[tuple[int, list[int]]] = []
-        for mechanism in mechanisms:
-            weights = [0 if weight == NEVER_MM else weight for weight in mechanism.history_weights_micro]
-            (first if mechanism.regime == start else later).append((mechanism.epsilon_micro, weights))
-        past = max((len(weights) for _, weights in later), default=0)
-        at_lag = sum(max(epsilon * sum(weights[k : k + 1]) for epsilon, weights in later) for k in range(past))
-        from_lag = sum(max(epsilon * sum(weights[k:]) for epsilon, weights in later) for k in range(past))
-        now = max((epsilon * _MICRO for epsilon, _ in later), default=0)
-        now_first = max((epsilon * (_MICRO + sum(weights)) for epsilon, weights in first), default=now)
-        return cls(start=-(-(now_first + from_lag) // _MICRO), other=-(-(now + at_lag) // _MICRO))
+        everything = list(mechanisms)
+        each = list(zip(everything, cls.of_each(everything, start), strict=True))
+        first = [cost.start for mechanism, cost in each if mechanism.regime == start]
+        later = [cost.other for mechanism, cost in each if mechanism.regime != start]
+        return cls(start=max(first or [cost.start for _, cost in each], default=0), other=max(later, default=0))
+
+    @classmethod
+    def of_each(cls, mechanisms: Sequence[Counted], start: str) -> list[Costs]:
+        """Return what a report by each mechanism of a bundle costs; its place is the past of reports by any of them.
+
+        Two lives with the same zones z_1, z_2, ... pay Σ_t d_t·(ε(z_t) + Σ_τ ε(z_(t+τ))·w_τ): the ε of the zone that
+        a report discloses, and for the zones to come the largest.
+        """
+        weights = [
+            [0 if weight == NEVER_MM else weight for weight in each.history_weights_micro] for each in mechanisms
+        ]
+        both = list(zip(mechanisms, weights, strict=True))
+        later = [(each.epsilon_micro, past) for each, past in both if each.regime != start]
+        longest = max((len(past) for _, past in later), default=0)
+        at_lag = sum(max(epsilon * sum(past[k : k + 1]) for epsilon, past in later) for k in range(longest))
+        from_lag = sum(max(epsilon * sum(past[k:]) for epsilon, past in later) for k in range(longest))
+        now = [each.epsilon_micro * (_MICRO + (sum(past) if each.regime == start else 0)) for each, past in both]
+        return [cls(start=-(-(own + from_lag) // _MICRO), other=-(-(own + at_lag) // _MICRO)) for own in now]
 
     @property
     def largest_per_km(self) -> float:

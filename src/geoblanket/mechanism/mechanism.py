@@ -53,6 +53,8 @@ class Mechanism:
     """ε in millionths per kilometre."""
     eta_mm: int
     """η in millimetres: what is promised holds for rows at most this far apart."""
+    unit: str
+    """What ε is per: the kilometre, or what stands for it in another domain."""
     _proof: tuple[Ints, Certificate] | None
     """Row distances and certificate; None if the mechanism was opened for release only."""
 
@@ -61,11 +63,15 @@ class Mechanism:
 
     @classmethod
     @checked
-    def verified(cls, weights: Ints, *, distance_mm: Ints, epsilon_micro: int, eta_mm: int) -> Mechanism:
+    def verified(
+        cls, weights: Ints, *, distance_mm: Ints, epsilon_micro: int, eta_mm: int, unit: str = "km"
+    ) -> Mechanism:
         """Verify integer weights exactly and return them as a mechanism; see `verify` for the parameters and errors."""
         weights, distance_mm = _frozen(weights), _frozen(distance_mm)
-        certificate = verify(weights, distance_mm=distance_mm, epsilon_micro=epsilon_micro, eta_mm=eta_mm)
-        return cls._of(weights=weights, epsilon_micro=epsilon_micro, eta_mm=eta_mm, _proof=(distance_mm, certificate))
+        certificate = verify(weights, distance_mm=distance_mm, epsilon_micro=epsilon_micro, eta_mm=eta_mm, unit=unit)
+        return cls._of(
+            weights=weights, epsilon_micro=epsilon_micro, eta_mm=eta_mm, unit=unit, _proof=(distance_mm, certificate)
+        )
 
     @classmethod
     @checked
@@ -76,7 +82,7 @@ class Mechanism:
         """
         # A copy, so that the memory of the file, most of which are distances, is free again.
         weights = np.frombuffer(weights.tobytes(), np.int64).reshape(weights.shape)
-        return cls._of(weights=weights, epsilon_micro=epsilon_micro, eta_mm=eta_mm, _proof=None)
+        return cls._of(weights=weights, epsilon_micro=epsilon_micro, eta_mm=eta_mm, unit="km", _proof=None)
 
     @classmethod
     def _of(cls, **values: Any) -> Mechanism:
@@ -98,7 +104,11 @@ class Mechanism:
     def from_weights(cls, weights: Ints, promise: Problem | Mechanism) -> Mechanism:
         """Verify integer weights, shape (S, K), with the distances, ε and η of a problem or another mechanism."""
         return cls.verified(
-            weights, distance_mm=promise.distance_mm, epsilon_micro=promise.epsilon_micro, eta_mm=promise.eta_mm
+            weights,
+            distance_mm=promise.distance_mm,
+            epsilon_micro=promise.epsilon_micro,
+            eta_mm=promise.eta_mm,
+            unit=promise.unit,
         )
 
     @property
@@ -147,14 +157,18 @@ class Mechanism:
     @property
     def guarantee(self) -> str:
         """What is promised, how it was verified, and what is not covered, in words."""
+        return self.guarantee_between("two rows at distance d")
+
+    def guarantee_between(self, two: str) -> str:
+        """Return the guarantee in the words of a domain: two of what are hard to tell apart, and how far apart, d."""
         certificate = self.certificate
-        within = "" if certificate.pairs_beyond == 0 else f" (d ≤ η = {self.eta_km:.9g} km)"
+        within = "" if certificate.pairs_beyond == 0 else f" (d ≤ η = {self.eta_km:.9g} {self.unit})"
         lines = [
-            f"One report changes the odds between two rows, d km apart{within}, by at most a factor of e^(ε·d), with "
-            f"ε = {self.epsilon:.9g} per km.",
+            f"One report changes the odds between {two}{within} by at most a factor of e^(ε·d), with "
+            f"ε = {self.epsilon:.9g} per {self.unit}.",
             f"Verified exactly, in integers, for all {certificate.pairs:,} such pairs of {certificate.rows:,} rows, in "
             f"both directions and for each of {certificate.outputs:,} outputs. "
-            f"The largest ε found is {certificate.epsilon_effective:.6g} per km.",
+            f"The largest ε found is {certificate.epsilon_effective:.6g} per {self.unit}.",
         ]
         if certificate.pairs_beyond:
             lines.append(
@@ -167,8 +181,8 @@ class Mechanism:
                 "nothing is promised."
             )
         lines.append(
-            "Not covered: the distance from a raw coordinate to the place it is snapped to (add it to d), and repeated "
-            "reports, whose ε add up."
+            "Not covered: the distance from a raw value to the one of the domain that it is snapped to (add it to d), "
+            "and repeated reports, whose ε add up."
         )
         return "\n".join(lines)
 
@@ -207,9 +221,9 @@ class Mechanism:
     def _repr_html_(self) -> str:
         rows = [
             ("rows, outputs", f"{self.row_count:,}, {self.output_count:,}"),
-            ("ε promised", f"{self.epsilon:g} per km"),
-            ("up to η", "any distance" if self.eta_mm == INFINITE_ETA_MM else f"{self.eta_km:g} km"),
-            ("ε needed, verified exactly", f"{self.certificate.epsilon_effective:.6g} per km"),
+            ("ε promised", f"{self.epsilon:g} per {self.unit}"),
+            ("up to η", "any distance" if self.eta_mm == INFINITE_ETA_MM else f"{self.eta_km:g} {self.unit}"),
+            ("ε needed, verified exactly", f"{self.certificate.epsilon_effective:.6g} per {self.unit}"),
         ]
         return card(self, rows, draw=self._draw if self.weights.size <= _MOST_DRAWN else None)
 
@@ -223,12 +237,16 @@ class Mechanism:
 
     def __repr__(self) -> str:
         sizes = counted(self.row_count, "row"), counted(self.output_count, "output")
-        within = "" if self.eta_mm == INFINITE_ETA_MM else f"η = {self.eta_km:g} km"
-        return short_repr(self, *sizes, f"ε = {self.epsilon:g} per km", within, "verified exactly")
+        within = "" if self.eta_mm == INFINITE_ETA_MM else f"η = {self.eta_km:g} {self.unit}"
+        return short_repr(self, *sizes, f"ε = {self.epsilon:g} per {self.unit}", within, "verified exactly")
 
     def __reduce__(self) -> tuple[partial[Mechanism], tuple[Ints]]:
         rebuild = partial(
-            Mechanism.verified, distance_mm=self.distance_mm, epsilon_micro=self.epsilon_micro, eta_mm=self.eta_mm
+            Mechanism.verified,
+            distance_mm=self.distance_mm,
+            epsilon_micro=self.epsilon_micro,
+            eta_mm=self.eta_mm,
+            unit=self.unit,
         )
         return rebuild, (self.weights,)
 

@@ -2,7 +2,8 @@
 
 A row is one distribution over outputs. Two rows at distance d ≤ η must not be told apart by more than a factor e^(ε·d).
 The exact side works with whole numbers, each rounded so that the promise gets stronger, never weaker: ε in millionths
-per kilometre, rounded down; distances in millimetres, rounded down; η in millimetres, rounded up.
+per kilometre, rounded down; distances in millimetres, rounded down; η in millimetres, rounded up. In a domain other
+than locations the kilometre stands for the unit of its metric, and the millimetre for the millionth of that.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from geoblanket._display import counted, short_repr
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.exponential_bounds import MAX_EPSILON_MICRO
 
-__all__ = ["INFINITE_ETA_MM", "NEVER_MM", "Problem", "epsilon_in_micro", "kilometres"]
+__all__ = ["INFINITE_ETA_MM", "NEVER_MM", "Problem", "check_distances", "check_prior", "epsilon_in_micro", "kilometres"]
 
 
 NEVER_MM: Final = 2**63 - 1
@@ -58,6 +59,8 @@ class Problem:
         ε per kilometre, from 1e-6 to 1,000.
     eta_km
         The largest distance at which rows are constrained, in kilometres.
+    unit
+        What stands for the kilometre in another domain, in the singular; see `Metric`.
 
     Examples
     --------
@@ -75,6 +78,7 @@ class Problem:
     distance_km: Floats
     epsilon: float
     eta_km: float = math.inf
+    unit: str = "km"
 
     def __post_init__(self) -> None:
         problems: list[str] = []
@@ -84,9 +88,9 @@ class Problem:
         if loss is not None:
             problems += _check_loss(loss)
         if prior is not None:
-            problems += _check_prior(prior)
+            problems += check_prior(prior)
         if distance is not None:
-            problems += _check_distance(distance)
+            problems += check_distances(distance, "distance_km")
         if loss is not None and prior is not None and distance is not None:
             problems += _check_sizes(loss, prior, distance)
         problems += _check_number(self.epsilon, "epsilon", 1 / _MM_PER_KM, MAX_EPSILON_MICRO / _MM_PER_KM)
@@ -102,7 +106,14 @@ class Problem:
     @classmethod
     @checked
     def in_millimetres(
-        cls, *, loss: Floats, prior: Floats, distance_mm: Ints, epsilon: float, eta_km: float = math.inf
+        cls,
+        *,
+        loss: Floats,
+        prior: Floats,
+        distance_mm: Ints,
+        epsilon: float,
+        eta_km: float = math.inf,
+        unit: str = "km",
     ) -> Problem:
         """Return the problem whose row distances are these whole millimetres; `NEVER_MM` for `inf`.
 
@@ -110,7 +121,7 @@ class Problem:
         """
         if not np.issubdtype(np.asarray(distance_mm).dtype, np.integer):
             raise ParameterError("distance_mm must be an array of whole numbers.")
-        problem = cls(loss, prior, kilometres(distance_mm), epsilon, eta_km)
+        problem = cls(loss, prior, kilometres(distance_mm), epsilon, eta_km, unit)
         object.__setattr__(problem, "distance_mm", _read_only(np.array(distance_mm, np.int64)))
         return problem
 
@@ -211,13 +222,14 @@ class Problem:
             distance_mm=distance,
             epsilon=self.epsilon,
             eta_km=self.eta_km,
+            unit=self.unit,
         )
 
     def __repr__(self) -> str:
         rows, outputs = self.loss.shape
-        within = "" if self.eta_km == math.inf else f"η = {self.eta_km:g} km"
+        within = "" if self.eta_km == math.inf else f"η = {self.eta_km:g} {self.unit}"
         return short_repr(
-            self, counted(rows, "row"), counted(outputs, "output"), f"ε = {self.epsilon:g} per km", within
+            self, counted(rows, "row"), counted(outputs, "output"), f"ε = {self.epsilon:g} per {self.unit}", within
         )
 
 
@@ -251,7 +263,8 @@ def _check_loss(loss: Floats) -> list[str]:
     return problems
 
 
-def _check_prior(prior: Floats) -> list[str]:
+def check_prior(prior: Floats) -> list[str]:
+    """Return what keeps numbers from being probabilities that sum to 1: a part of a sentence, or nothing."""
     if not np.isfinite(prior).all():
         return [f"prior has {np.count_nonzero(~np.isfinite(prior))} value(s) that are NaN or infinite"]
     if (prior < 0).any():
@@ -262,27 +275,26 @@ def _check_prior(prior: Floats) -> list[str]:
     return []
 
 
-def _check_distance(distance: Floats) -> list[str]:
+def check_distances(distance: Floats, name: str) -> list[str]:
+    """Return what keeps numbers from being distances: one part of a sentence for each kind of fault."""
     if distance.shape[0] != distance.shape[1]:
-        return [f"distance_km must be square, got the shape {distance.shape}"]
+        return [f"{name} must be square, got the shape {distance.shape}"]
     if np.isnan(distance).any():
-        return [f"distance_km has {np.count_nonzero(np.isnan(distance))} value(s) that are NaN"]
+        return [f"{name} has {np.count_nonzero(np.isnan(distance))} value(s) that are NaN"]
     problems = []
     if bad := int(np.count_nonzero(distance < 0)):
-        problems.append(f"distance_km has {bad} negative value(s)")
+        problems.append(f"{name} has {bad} negative value(s)")
     if bad := int(np.count_nonzero(np.diagonal(distance))):
-        problems.append(f"distance_km must be 0 on its diagonal, {bad} value(s) are not")
+        problems.append(f"{name} must be 0 on its diagonal, {bad} value(s) are not")
     if bad := int(np.count_nonzero(np.isfinite(distance) & (distance > _MAX_DISTANCE_KM))):
-        problems.append(
-            f"distance_km has {bad} value(s) above {_MAX_DISTANCE_KM:g} km (use inf for 'never constrained')"
-        )
+        problems.append(f"{name} has {bad} value(s) above {_MAX_DISTANCE_KM:g} (use inf for 'never constrained')")
     finite = np.isfinite(distance)
     gap = np.abs(np.where(finite, distance, 0.0) - np.where(finite, distance, 0.0).T)
     asymmetric = (gap > _SYMMETRY_KM) | (finite != finite.T)
     if asymmetric.any():
         row, other = np.argwhere(asymmetric)[0]
         problems.append(
-            f"distance_km must be symmetric, {np.count_nonzero(asymmetric) // 2} pair(s) are not, "
+            f"{name} must be symmetric, {np.count_nonzero(asymmetric) // 2} pair(s) are not, "
             f"the first is rows {row} and {other}"
         )
     return problems

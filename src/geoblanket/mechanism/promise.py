@@ -59,16 +59,16 @@ def odds(epsilon: float, distance_km: float) -> float:
     return math.exp(min(epsilon * distance_km, 700.0))
 
 
-def odds_in_words(epsilon: float, *, between: Literal["location", "history"] = "location") -> str:
+def odds_in_words(epsilon: float, *, between: Literal["location", "history"] = "location", unit: str = "km") -> str:
     """Return what ε means for two locations, or two histories of one, at distances that people know, in a sentence."""
     parts = [f"{times_in_words(odds(epsilon, km))} at {_distance(km)}" for km in DISTANCES_KM]
-    factors = f"{', '.join(parts[:-1])} and {parts[-1]}"
+    factors = f"{', '.join(parts[:-1])} and {parts[-1]}{unit.removeprefix('km')}"
     return f"One report changes the odds between two {_PAIRS[between]} by at most a factor of {factors}."
 
 
-def hour_in_words(hour_per_km: float, interval_s: float) -> str:
+def hour_in_words(hour_per_km: float, interval_s: float, unit: str = "km") -> str:
     """Return what the reports of an hour cost a location together, at most, in a sentence."""
-    return f"An hour on the road, one report every {interval_s:g} s, adds up to {hour_per_km:,g} per km at most."
+    return f"An hour on the road, one report every {interval_s:g} s, adds up to {hour_per_km:,g} per {unit} at most."
 
 
 @dataclass(frozen=True)
@@ -208,8 +208,12 @@ class Promise:
 
     epsilon: float
     """ε of one report, per kilometre; the largest where mechanisms differ."""
+    smallest_epsilon: float | None = None
+    """ε of the zones with the smallest, per kilometre; None where all mechanisms have the same."""
     between: Literal["location", "history"]
     """Two of these are hard to tell apart: any coordinates, or histories of places in one zone and regime."""
+    unit: str = "km"
+    """What the kilometre is here: on the map, or in another metric, such as a kilometre of road."""
     eta_km: float = math.inf
     """η: the promise is for distances up to this, kilometres; the smallest where mechanisms differ."""
     added_m: float | None
@@ -232,9 +236,15 @@ class Promise:
     """What the mechanisms were learned from."""
 
     @property
+    def epsilon_in_words(self) -> str:
+        """ε, or from what to what it goes, with its unit."""
+        least = "" if self.smallest_epsilon is None else f"{self.smallest_epsilon:.9g} to "
+        return f"ε = {least}{self.epsilon:.9g} per {self.unit}"
+
+    @property
     def meaning(self) -> list[str]:
         """What the promise means for a vehicle, in sentences; the last is about a vehicle at rest."""
-        lines = [odds_in_words(self.epsilon, between=self.between)]
+        lines = [odds_in_words(self.epsilon, between=self.between, unit=self.unit)]
         if self.between == "location":
             errors = laplace_errors(self.epsilon)
             lines.append(
@@ -243,7 +253,7 @@ class Promise:
             )
         if self.interval_s is not None:
             hour = self.costs.in_a_row_per_km(HOUR_S / self.interval_s)
-            lines.append(hour_in_words(hour, self.interval_s))
+            lines.append(hour_in_words(hour, self.interval_s, self.unit))
             if self.between == "location":
                 lines.append(AtRest(self.epsilon, self.interval_s, self.hold_m).in_words())
         return lines
@@ -253,8 +263,8 @@ class Promise:
         """What is promised to those who report, and to those who were learned from."""
         within = "" if self.eta_km == math.inf else f" ≤ {self.eta_km:.9g}"
         odds = (
-            f"each report changes the odds between two {_PAIRS[self.between]}, d{within} km apart, by at most a factor "
-            f"of e^({self.epsilon:.9g}·d)"
+            f"each report changes the odds between two {_PAIRS[self.between]}, d{within} {self.unit} apart, by at most "
+            f"a factor of e^({self.epsilon:.9g}·d)"
         )
         if self.added_m is not None:
             raw = "for rounding" if self.between == "location" else "for coordinates amid the places"
@@ -287,7 +297,7 @@ class Promise:
 
     def factor_rows(self) -> list[tuple[str, str]]:
         """Return `factors` as the rows of a table: the distance, and the factor."""
-        return [(f"{km:g} km", f"{times_in_words(factor)} times") for km, factor in self.factors()]
+        return [(f"{km:g} {self.unit}", f"{times_in_words(factor)} times") for km, factor in self.factors()]
 
     def total_rows(self) -> list[tuple[str, str, str]]:
         """Return `totals` as the rows of a table: reports, cost per km, and the factor for places 100 m apart."""
@@ -315,6 +325,8 @@ class Promise:
         """Return numbers and sentences as JSON values; None stands for infinity."""
         return {
             "epsilon_per_km": self.epsilon,
+            "smallest_epsilon_per_km": self.epsilon if self.smallest_epsilon is None else self.smallest_epsilon,
+            "unit": self.unit,
             "between": self.between,
             "eta_km": None if self.eta_km == math.inf else self.eta_km,
             "added_m": self.added_m,

@@ -78,6 +78,8 @@ class Certificate:
     """Components of the graph of pairs at most η apart; between two components nothing is promised."""
     epsilon_effective: float
     """The largest ln(ratio) / distance found, per kilometre, rounded up; never above ε."""
+    unit: str = "km"
+    """What stands for the kilometre in another domain."""
 
     @property
     def connected(self) -> bool:
@@ -91,8 +93,8 @@ class Certificate:
 
     def _repr_html_(self) -> str:
         rows = [
-            ("ε promised", f"{self.epsilon_micro / 10**6:g} per km"),
-            ("ε needed, verified exactly", f"{self.epsilon_effective:.6g} per km"),
+            ("ε promised", f"{self.epsilon_micro / 10**6:g} per {self.unit}"),
+            ("ε needed, verified exactly", f"{self.epsilon_effective:.6g} per {self.unit}"),
             ("rows, outputs", f"{self.rows:,}, {self.outputs:,}"),
             ("pairs of rows checked", f"{self.pairs:,}"),
             ("pairs beyond η, not checked", f"{self.pairs_beyond:,}"),
@@ -101,10 +103,10 @@ class Certificate:
         return card(self, rows)
 
     def __repr__(self) -> str:
-        within = f" up to {self.eta_mm / 10**6:g} km" if self.pairs_beyond else ""
+        within = f" up to {self.eta_mm / 10**6:g} {self.unit}" if self.pairs_beyond else ""
         return short_repr(
             self,
-            f"ε = {self.epsilon_micro / 10**6:g} per km{within} holds exactly",
+            f"ε = {self.epsilon_micro / 10**6:g} per {self.unit}{within} holds exactly",
             f"ε needed {self.epsilon_effective:.6g}",
             f"{counted(self.pairs, 'pair')} of {counted(self.rows, 'row')}",
             counted(self.outputs, "output"),
@@ -112,7 +114,7 @@ class Certificate:
 
 
 @checked
-def verify(weights: Ints, *, distance_mm: Ints, epsilon_micro: int, eta_mm: int) -> Certificate:
+def verify(weights: Ints, *, distance_mm: Ints, epsilon_micro: int, eta_mm: int, unit: str = "km") -> Certificate:
     """Verify a mechanism in exact arithmetic.
 
     Parameters
@@ -125,6 +127,8 @@ def verify(weights: Ints, *, distance_mm: Ints, epsilon_micro: int, eta_mm: int)
         ε in millionths per kilometre. 0 allows only a mechanism whose rows are all equal.
     eta_mm
         Rows further apart than this, in millimetres, are not compared.
+    unit
+        What stands for the kilometre in another domain, for the certificate's words; the millimetre is its millionth.
 
     Raises
     ------
@@ -150,7 +154,7 @@ def verify(weights: Ints, *, distance_mm: Ints, epsilon_micro: int, eta_mm: int)
     """
     _check_form(weights, distance_mm, epsilon_micro, eta_mm)
     _check_rows(weights)
-    job = _Comparison(weights, distance_mm, bounds_for(epsilon_micro), eta_mm)
+    job = _Comparison(weights, distance_mm, bounds_for(epsilon_micro), eta_mm, unit)
     rows = range(len(weights))
     if len(weights) * weights.size < _WORTH_THREADS:
         results: Iterator[tuple[int, float]] = map(job.check_row, rows)
@@ -173,6 +177,7 @@ def verify(weights: Ints, *, distance_mm: Ints, epsilon_micro: int, eta_mm: int)
         exact_checks=exact_checks,
         components=len(components(constrained)),
         epsilon_effective=min(tightest, epsilon_micro / 10**6),
+        unit=unit,
     )
 
 
@@ -227,11 +232,12 @@ def _gather(results: Iterator[tuple[int, float]]) -> tuple[int, float]:
 class _Comparison:
     """Every row against the rows at most η away."""
 
-    def __init__(self, weights: Ints, distance_mm: Ints, bounds: ExponentialBounds, eta_mm: int) -> None:
+    def __init__(self, weights: Ints, distance_mm: Ints, bounds: ExponentialBounds, eta_mm: int, unit: str) -> None:
         self.weights = weights
         self.distance_mm = distance_mm
         self.bounds = bounds
         self.eta_mm = eta_mm
+        self.unit = unit
         self.reciprocal = weights.astype(np.float64)
         self.reciprocal[weights == 0] = _ZERO
         np.divide(1.0, self.reciprocal, out=self.reciprocal)
@@ -308,7 +314,7 @@ class _Comparison:
                     output,
                     excess,
                     f"Output {output} is {ratio:.9g} times as probable from row {row} as from row {other}, which are "
-                    f"{distance_mm} mm apart: {excess} units of 2^-62 too much",
+                    f"{distance_mm / 10**6:.15g} {self.unit} apart: {excess} units of 2^-62 too much",
                 )
         return len(outputs)
 

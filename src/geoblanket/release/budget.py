@@ -3,9 +3,10 @@
 The window slides in two times: that of the slots, which the caller gives, and real elapsed time
 (`geoblanket.release.rollback`). A report counts until it has left the window in both.
 
-The cost of a report depends on the mechanisms and on whether there was a history, which is public; never on where the
-vehicle is. A location is protected in its own report and as the past of the next Γ ones, and is charged for all of them
-when it is reported (`geoblanket.mechanism.costs.Costs`). A report that is held costs nothing.
+The cost of a report depends on the mechanisms, on the zone that the report discloses and on whether there was a
+history; on nothing else about where the vehicle is. Whether a report is refused does not depend on the zone. A location
+is protected in its own report and as the past of the next Γ ones, and is charged for all of them when it is reported
+(`geoblanket.mechanism.costs.Costs`). A report that is held costs nothing.
 """
 
 from __future__ import annotations

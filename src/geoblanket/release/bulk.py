@@ -112,9 +112,11 @@ class PerturbSummary:
     """Reports of the vehicle that made the most of them."""
     epsilon_spent: float
     """What the reports of that vehicle add up to at most, per km."""
+    unit: str = "km"
+    """What the kilometre is in the bundle's metric."""
 
     def __repr__(self) -> str:
-        return _in_short(self, f"ε = {self.epsilon_per_location:g} per km each at most")
+        return _in_short(self, f"ε = {self.epsilon_per_location:g} per {self.unit} each at most")
 
 
 @dataclass(frozen=True)
@@ -439,7 +441,7 @@ class _WalkRun(_Run[PerturbSummary]):
     def __init__(self, bundle: ZoneBundle, walks: MatchedWalks, fences: Fences, progress: Progress) -> None:
         super().__init__(bundle, walks.path, progress)
         self._reporter = ZoneReporter(bundle)
-        self._clock, self._frame = bundle.needed_clock(), walks.frame
+        self._clock, self._frame, self._unit = bundle.needed_clock(), walks.frame, bundle.unit
         _check_places(bundle, walks.places, walks.path)
         if walks.interval_s != self._clock.interval_s:
             raise MismatchError(
@@ -502,6 +504,7 @@ class _WalkRun(_Run[PerturbSummary]):
             epsilon_per_hour=self.bundle.costs.in_a_row_per_km(_HOUR_S / interval_s),
             most_reports=most,
             epsilon_spent=self.epsilon * most,
+            unit=self._unit,
         )
 
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Unpack
 
@@ -250,8 +251,9 @@ class Device(Opened):
             return self._report_of(answer, account.left_micro(account.last_slot_ms or 0, now_ns), stored=True)
         last = account.last
         past = reporter.no_past if last is None or self._is_gap(slot) else self._past
-        cost, is_held = reporter.charge(point, past)
-        left = account.checked_left_micro(slot_ms, now_ns, cost, wait_ms=lambda: self._wait_ms(slot, now_ns, account))
+        cost, needed, is_held = reporter.charge(point, past, slot_ms)
+        wait = partial(self._wait_ms, slot, now_ns, account)
+        left = account.checked_left_micro(slot_ms, now_ns, needed, wait_ms=wait) + needed - cost
         # A report that is held takes the steps of a fresh one: it is drawn and thrown away, and all is written.
         drawn, drawn_slot_ms = reporter.draw(point, past, slot_ms), slot_ms
         if is_held and last is not None:

@@ -86,6 +86,8 @@ class _Asked(NamedTuple):
     now_ns: Ints
     cost: Ints
     """Millionths per kilometre."""
+    needed: Ints
+    """What must be left in the budget."""
     held: Bools
 
     def chosen(self, some: Ints) -> _Asked:
@@ -277,7 +279,8 @@ class Fleet(Opened):
         before, past = self._slot[which], self._past[which]
         if self._reporter.gap_forgets:
             past[self._past_slot[which] != slot - 1] = self._reporter.no_past
-        asked = _Asked(which, points, past, slot, self._now_ns(slot), *self._reporter.charges(points, past))
+        charges = self._reporter.charges(points, past, slot * self.interval_ms)
+        asked = _Asked(which, points, past, slot, self._now_ns(slot), *charges)
         stored, fresh = before == slot, np.flatnonzero(before < slot)
         fresh = fresh[self._affordable(asked.chosen(fresh))]
         result = np.where(stored, self._place[which], np.int32(-1))
@@ -306,18 +309,20 @@ class Fleet(Opened):
         allowed = np.ones(len(asked.which), np.bool_)
         if self._ledger is None:
             return allowed
-        charges = zip(*(column.tolist() for column in (asked.which, asked.slot, asked.now_ns, asked.cost)), strict=True)
-        for index, (number, slot, now_ns, cost) in enumerate(charges):
+        charges = zip(
+            *(column.tolist() for column in (asked.which, asked.slot, asked.now_ns, asked.needed)), strict=True
+        )
+        for index, (number, slot, now_ns, needed) in enumerate(charges):
             account = self._ledger.account(self.vehicles[number])
             try:
-                account.checked_left_micro(slot * self.interval_ms, now_ns, cost)
+                account.checked_left_micro(slot * self.interval_ms, now_ns, needed)
             except RefusedError:
                 allowed[index] = False
         return allowed
 
     def _released(self, asked: _Asked) -> Ints:
         """Draw or repeat, store, and return the places or cells to report."""
-        reporter, (which, points, past, slot, _, _, held) = self._reporter, asked
+        reporter, (which, points, past, slot, *_, held) = self._reporter, asked
         # A report that is held takes the steps of a fresh one: it is drawn and thrown away, and all is written.
         drawn = reporter.draw_many(points, past, slot * self.interval_ms)
         outputs: Ints = np.where(held, self._place[which], drawn)

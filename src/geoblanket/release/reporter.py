@@ -44,6 +44,7 @@ from geoblanket.release.rule import NearestPlace, PlaceRaster, Regimes, ReleaseR
 
 __all__ = [
     "NEVER",
+    "Charge",
     "Drawn",
     "Kind",
     "LatticeReporter",
@@ -77,6 +78,16 @@ class Drawn(NamedTuple):
     lon_e7: int
 
 
+class Charge(NamedTuple):
+    """What a report costs, in millionths per kilometre."""
+
+    cost_micro: int
+    needed_micro: int
+    """What must be left in the budget: in any zone the same, so that a refusal does not tell the zone."""
+    held: bool
+    """Whether the last report is repeated."""
+
+
 class ZoneReporter:
     """Reports by the mechanisms of zones. The past is the places of the reports before, the latest first, −1: none."""
 
@@ -89,6 +100,12 @@ class ZoneReporter:
         self.interval_ms = clock.interval_ms
         self._places_e7, self._costs = bundle.places_e7, bundle.costs
         self._rule = ReleaseRule(bundle)
+        costs = {
+            id(table): cost for table, cost in zip(bundle, Costs.of_each(bundle.mechanisms, clock.start), strict=True)
+        }
+        self._cost_of = {
+            regime: self._rule.of_places(lambda table: costs[id(table)].other, regime) for regime, _ in clock.regimes
+        } | {clock.start: self._rule.of_places(lambda table: costs[id(table)].start, clock.start)}
         self._nearest = NearestPlace(bundle.places_e7)
         self._regimes = Regimes(clock)
         # The last place is kept even where no mechanism looks at it: it says that the report is not the first.
@@ -102,10 +119,11 @@ class ZoneReporter:
         """Return the place nearest to a location."""
         return (self._nearest.of(lat_e7, lon_e7),)
 
-    def charge(self, point: Numbers, past: Numbers) -> tuple[int, bool]:
-        """Return what a report costs, which depends on whether it has a history, and False: hold is for lattices."""
-        del point
-        return self._costs.other if past[0] >= 0 else self._costs.start, False
+    def charge(self, point: Numbers, past: Numbers, time_ms: int) -> Charge:
+        """Return what a report costs: it depends on the zone, the regime, and whether there is a history."""
+        if past[0] >= 0:
+            return Charge(int(self._cost_of[self._regimes.at(time_ms)][point[0]]), self._costs.other, held=False)
+        return Charge(int(self._cost_of[self._regimes.start][point[0]]), self._costs.start, held=False)
 
     def draw(self, point: Numbers, past: Numbers, time_ms: int) -> Drawn:
         """Draw a place by the history and the regime of a time."""
@@ -139,10 +157,12 @@ class ZoneReporter:
         """Return the places nearest to n locations, shape (n, 1)."""
         return self._raster.of(lat_e7, lon_e7).astype(np.int64)[:, None]
 
-    def charges(self, points: Ints, past: Ints) -> tuple[Ints, Bools]:
-        """Return what n reports cost, and which are held: none."""
-        del points
-        return np.where(past[:, 0] >= 0, self._costs.other, self._costs.start), np.zeros(len(past), np.bool_)
+    def charges(self, points: Ints, past: Ints, times_ms: Ints) -> tuple[Ints, Ints, Bools]:
+        """Return what n reports cost, what must be left for them, and which are held: none."""
+        cost = np.empty(len(points), np.int64)
+        for regime, some in self.by_regime(past, times_ms).items():
+            cost[some] = self._cost_of[regime][points[some, 0]]
+        return cost, np.where(past[:, 0] >= 0, self._costs.other, self._costs.start), np.zeros(len(past), np.bool_)
 
     def draw_many(self, points: Ints, past: Ints, times_ms: Ints) -> Ints:
         """Draw n places by histories and the regimes of times."""
@@ -198,11 +218,13 @@ class LatticeReporter:
         """Return x and y of a location in the frame."""
         return self._plane.unit_of_e7(lat_e7, lon_e7)
 
-    def charge(self, point: Numbers, past: Numbers) -> tuple[int, bool]:
+    def charge(self, point: Numbers, past: Numbers, time_ms: int) -> Charge:
         """Return what a report costs, and whether it is held: then it costs nothing."""
+        del time_ms
         (x, y), (drawn_x, drawn_y) = point, past
         held = self.lattice.holds(x, y, drawn_x, drawn_y)
-        return 0 if held else self._cost_micro, held
+        cost = 0 if held else self._cost_micro
+        return Charge(cost, cost, held)
 
     def draw(self, point: Numbers, past: Numbers, time_ms: int) -> Drawn:
         """Draw a cell."""
@@ -229,15 +251,17 @@ class LatticeReporter:
         """Return x and y of n locations in the frame, shape (n, 2)."""
         return np.column_stack(self._plane.units_e7(lat_e7, lon_e7))
 
-    def charges(self, points: Ints, past: Ints) -> tuple[Ints, Bools]:
-        """Return what n reports cost, and which are held."""
+    def charges(self, points: Ints, past: Ints, times_ms: Ints) -> tuple[Ints, Ints, Bools]:
+        """Return what n reports cost, what must be left for them, and which are held."""
+        del times_ms
         held = np.zeros(len(points), np.bool_)
         if self._hold_units:
             apart = points - past
             held = np.abs(apart).max(axis=1) <= self._hold_units
             apart[~held] = 0  # squares of more could overflow
             held &= (apart**2).sum(axis=1) <= self._hold_units**2
-        return np.where(held, 0, self._cost_micro), held
+        cost = np.where(held, 0, self._cost_micro)
+        return cost, cost, held
 
     def draw_many(self, points: Ints, past: Ints, times_ms: Ints) -> Ints:
         """Draw n cells."""

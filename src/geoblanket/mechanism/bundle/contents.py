@@ -16,11 +16,13 @@ from geoblanket._display import between, card, counted, short_repr
 from geoblanket._lazy import companion
 from geoblanket._training import Training
 from geoblanket.errors import MismatchError, ParameterError
+from geoblanket.mechanism.bundle.domain import unpack
 from geoblanket.mechanism.bundle.header import Clock, LatticeHeader, MechanismHeader, ZoneHeader
 from geoblanket.mechanism.bundle.zones import ZoneFacts, snapping_radius_m, zone_facts, zone_in_words
 from geoblanket.mechanism.costs import Costs, weight_in_micro
 from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.mechanism import Mechanism
+from geoblanket.mechanism.place_metric import unit_of
 from geoblanket.mechanism.problem import NEVER_MM
 from geoblanket.mechanism.promise import Promise
 
@@ -309,12 +311,19 @@ class ZoneBundle(_AnyBundle):
     """In order of zone and regime."""
     places_e7: Indices
     """Latitude and longitude of each place in 1e-7 degrees, shape (P, 2); empty without coordinates."""
+    place_distances_mm: npt.NDArray[np.uint32] | None = None
+    """Distances of places in another metric than on the map, those above the diagonal, row by row; None: on the map."""
 
     def __iter__(self) -> Iterator[BundledMechanism]:
         return iter(self.mechanisms)
 
     def __len__(self) -> int:
         return len(self.mechanisms)
+
+    @property
+    def unit(self) -> str:
+        """What distances are counted in, by the bundle's metric: ε is per unit."""
+        return unit_of(self.header.metric)
 
     @property
     def located(self) -> bool:
@@ -344,39 +353,49 @@ class ZoneBundle(_AnyBundle):
     def promise(self) -> Promise:
         """What is promised, disclosed and not promised, how it was verified, and what reports add up to."""
         adds_up = (
-            f"Reports add up: each costs a location up to {self.costs.largest_per_km:.9g} per km, as present and as "
-            "past. Nothing in the bundle limits how often a vehicle reports."
+            f"Reports add up: each costs a location up to {self.costs.largest_per_km:.9g} per {self.unit}, as present "
+            "and as past. Nothing in the bundle limits how often a vehicle reports."
         )
         located = [self._zones_in_words()] if self.located else ["The file has no coordinates: no device accepts it."]
+        epsilons = sorted({bundled.mechanism.epsilon for bundled in self})
         return Promise(
-            epsilon=max(bundled.mechanism.epsilon for bundled in self),
+            epsilon=epsilons[-1],
+            smallest_epsilon=epsilons[0] if len(epsilons) > 1 else None,
             between="history",
             eta_km=min(bundled.mechanism.eta_km for bundled in self),
-            added_m=None if self.snapping_radius_m is None else 2 * self.snapping_radius_m,
+            unit=self.unit,
+            added_m=None if self.snapping_radius_m is None or not self._on_map else 2 * self.snapping_radius_m,
             costs=self.costs,
             interval_s=None if self.clock is None else self.clock.interval_s,
             disclosed=self.disclosed,
             terms=self._terms(),
             verified=self._verified(),
-            not_promised=(*self._parts_in_words(), adds_up, *located, *self._beyond_in_words()),
+            not_promised=(
+                *self._parts_in_words(),
+                *self._detour_in_words(),
+                adds_up,
+                *located,
+                *self._beyond_in_words(),
+            ),
             training=self.training,
         )
 
     def _terms(self) -> tuple[str, ...]:
         promises = sorted({(bundled.mechanism.epsilon, bundled.mechanism.eta_km) for bundled in self})
         stated = "; ".join(
-            f"ε = {epsilon:.9g} per km for " + ("any d" if eta == np.inf else f"d ≤ η = {eta:.9g} km")
+            f"ε = {epsilon:.9g} per {self.unit} for " + ("any d" if eta == np.inf else f"d ≤ η = {eta:.9g} km")
             for epsilon, eta in promises[:_LISTED]
         )
         more = f"; and {len(promises) - _LISTED:,} more" if len(promises) > _LISTED else ""
         pasts = sorted({bundled.history_weights_micro for bundled in self})
         counted = "; ".join(", ".join(_weight_in_words(weight) for weight in past) for past in pasts[:_LISTED] if past)
+        by_zone = "ε is that of the zone. " if len({epsilon for epsilon, _ in promises}) > 1 else ""
         past = (
             f"Earlier places count in d, the latest first, times {counted}." if counted else "No earlier place counts."
         )
         return (
-            "One report changes the odds between two histories of one zone and regime, d km apart, by at most a factor "
-            f"of e^(ε·d): {stated}{more}.",
+            f"One report changes the odds between two histories of one zone and regime, d {self.unit} apart, by at "
+            f"most a factor of e^(ε·d): {stated}{more}. {by_zone}".rstrip(),
             f"A history is the present place with the places before it. {past}",
             "This holds for histories that no data showed, and whatever the recipient knows besides. Predictions and "
             "priors decide how useful reports are, not how private.",
@@ -388,8 +407,9 @@ class ZoneBundle(_AnyBundle):
         return (
             f"Verified exactly, in integers: {counted(len(self), 'mechanism')}, {self._total('rows'):,} rows, "
             f"{self._total('pairs'):,} pairs of rows, {self._total('checks'):,} inequalities. The largest ε found is "
-            f"{largest:.6g} per km.",
-            "Row distances were checked on the map, between all histories of the zone's present places with any past "
+            f"{largest:.6g} per {self.unit}.",
+            f"Row distances were checked {'on the map' if self._on_map else 'in the bundle’s table of distances'}, "
+            "between all histories of the zone's present places with any past "
             "among the bundle's places, listed or not: none is larger."
             if self.located
             else "The file has no coordinates: its distances are taken as they are stated.",
@@ -414,7 +434,9 @@ class ZoneBundle(_AnyBundle):
     @cached_property
     def zone_facts(self) -> list[ZoneFacts]:
         """Size of each zone and what it discloses by itself, computed from the places; empty without coordinates."""
-        return zone_facts(self.mechanisms, self.places_e7) if self.located else []
+        packed = self.place_distances_mm
+        table = None if packed is None else unpack(packed, len(self.places_e7))
+        return zone_facts(self.mechanisms, self.places_e7, table) if self.located else []
 
     @cached_property
     def snapping_radius_m(self) -> float | None:
@@ -434,7 +456,21 @@ class ZoneBundle(_AnyBundle):
             "(all places of a zone equally probable). Across the border of two zones nothing is promised."
         )
 
+    @property
+    def _on_map(self) -> bool:
+        return self.place_distances_mm is None
+
+    def _detour_in_words(self) -> list[str]:
+        if self._on_map:
+            return []
+        return [
+            f"Two places of a zone are up to {max(zone.detour for zone in self.zone_facts):.3g} times as far apart in "
+            f"{self.unit} as on the map, and so much easier to tell apart. These distances are the builder's statement."
+        ]
+
     def _snapping_in_words(self) -> str:
+        if not self._on_map:
+            return "The promise is between places: a coordinate counts as the place nearest to it on the map."
         if self.snapping_radius_m is None:
             return "How far raw coordinates lie from their places is not known."
         return (
@@ -479,7 +515,7 @@ class ZoneBundle(_AnyBundle):
             ("zones", f"{len({bundled.zone for bundled in self}):,}"),
             ("regimes", ", ".join(sorted({bundled.regime for bundled in self}))),
             ("places", f"{len(self.places_e7):,}" if self.located else "without coordinates"),
-            ("a report costs a location at most", f"{self.costs.largest_per_km:g} per km"),
+            ("a report costs a location at most", f"{self.costs.largest_per_km:g} per {self.unit}"),
         ]
         return self._card(rows, (lambda ax: self.plot(ax=ax)) if self.located else None)
 

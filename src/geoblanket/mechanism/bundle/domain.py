@@ -15,7 +15,7 @@ import numpy.typing as npt
 from geoblanket._arrayfile import content_hash
 from geoblanket._arrays import Indices, Ints
 from geoblanket._display import counted
-from geoblanket.mechanism.bundle.header import MechanismHeader
+from geoblanket.mechanism.bundle.header import PLACE_DISTANCES, MechanismHeader
 from geoblanket.mechanism.bundle.zones import zone_in_words
 from geoblanket.mechanism.history_verifier import PlacesOfCity, RuleTree, first_too_far
 from geoblanket.mechanism.problem import NEVER_MM
@@ -25,6 +25,7 @@ __all__ = [
     "domain_hash",
     "fits_32_bits",
     "pack",
+    "place_table",
     "unpack",
 ]
 
@@ -32,7 +33,7 @@ __all__ = [
 _NEVER_32 = 2**32 - 1
 _LARGEST_E7 = np.array([900_000_000, 1_800_000_000])
 _LARGEST_WORK = 5 * 10**10
-"""Elementary steps of verification, by estimate: about two minutes. All of Rome in zones takes two thirds of this."""
+"""Elementary steps of verification, by estimate: about two minutes."""
 _STEPS_PER_PAIR = 20
 """What a pair of rows costs besides its outputs."""
 
@@ -64,13 +65,20 @@ def unpack(packed: npt.NDArray[Any], rows: int) -> Ints:
     return np.frombuffer(memoryview(memory).toreadonly(), np.int64).reshape(rows, rows)
 
 
+def place_table(arrays: Mapping[str, npt.NDArray[Any]]) -> Ints | None:
+    """Return the distances of places of a file, millimetres, shape (P, P); None if they are those on the map."""
+    packed = arrays.get(PLACE_DISTANCES)
+    return None if packed is None else unpack(packed, len(arrays["places_e7"]))
+
+
 def domain_hash(headers: Sequence[MechanismHeader], arrays: Mapping[str, npt.NDArray[Any]]) -> str:
     """Return the identity of what rows stand for, from the file's parts; a new ε or new weights do not change it."""
     described = [
         [header.zone, header.regime, header.rows, header.histories, len(header.history_weights_micro)]
         for header in headers
     ]
-    parts = {name: arrays[name] for name in ("places_e7", "histories", "history_rows")}
+    names = ("places_e7", "histories", "history_rows", *([PLACE_DISTANCES] if PLACE_DISTANCES in arrays else []))
+    parts = {name: arrays[name] for name in names}
     return content_hash({"mechanisms": described}, parts)
 
 
@@ -85,6 +93,8 @@ class DomainCheck:
         Of each mechanism: the places of its histories, shape (N, 1 + Γ), and the row of each, shape (N,).
     places_e7
         Latitude and longitude of each place in 1e-7 degrees, shape (P, 2); empty without coordinates.
+    table_mm
+        Distances of places in another metric than on the map, millimetres, shape (P, P); None: on the map.
 
     Raises
     ------
@@ -97,6 +107,7 @@ class DomainCheck:
         headers: Sequence[MechanismHeader],
         histories: Sequence[tuple[Indices, Indices]],
         places_e7: Indices,
+        table_mm: Ints | None = None,
     ) -> None:
         self._headers = headers
         work = sum(header.rows * header.rows * (header.columns + _STEPS_PER_PAIR) for header in headers)
@@ -105,7 +116,7 @@ class DomainCheck:
             return
         if places_e7.shape[1:] != (2,) or (np.abs(places_e7.astype(np.int64)) > _LARGEST_E7).any():
             raise ValueError("places must be latitudes and longitudes in 1e-7 degrees")
-        self._city = PlacesOfCity(places_e7)
+        self._city = PlacesOfCity(places_e7, table_mm)
         self._trees = [
             _tree(header, *listed, place_count=len(places_e7))
             for header, listed in zip(headers, histories, strict=True)

@@ -21,6 +21,7 @@ from geoblanket.mechanism.bundle.zones import zone_in_words
 from geoblanket.mechanism.exponential_bounds import MAX_EPSILON_MICRO
 from geoblanket.mechanism.lattice.plane import Plane
 from geoblanket.mechanism.lattice.spec import LatticeSpec, octant_count
+from geoblanket.mechanism.place_metric import GREAT_CIRCLE, MOST_PLACES, checked_name
 from geoblanket.mechanism.problem import INFINITE_ETA_MM, NEVER_MM
 from geoblanket.mechanism.promise import DISCLOSED, DISCLOSED_BY_HOLD, DISCLOSED_BY_LATTICE
 
@@ -28,6 +29,7 @@ __all__ = [
     "LARGEST_HISTORIES",
     "LARGEST_ROWS",
     "MULTIPLIERS",
+    "PLACE_DISTANCES",
     "BundleHeader",
     "Clock",
     "LatticeHeader",
@@ -52,6 +54,7 @@ _LONGEST_HISTORY: Final = 8
 _LARGEST_VERSION: Final = 1 << 53
 _LARGEST_RADIUS_MM: Final = 10**9
 _TRAINING: Final = "training"
+_METRIC: Final = "metric"
 _HOURS: Final = 24
 _LARGEST_INTERVAL_MS: Final = 86_400_000
 _ALL_DAY: Final = "all day"
@@ -61,6 +64,8 @@ _DTYPES: Mapping[str, tuple[str, ...]] = {
     "histories": ("<i4",), "history_rows": ("<i4",), "output_places": ("<i4",),
 }  # fmt: skip
 """The arrays of a bundle of zones, with the types that each may have."""
+PLACE_DISTANCES: Final = "place_distances_mm"
+"""The name of an array that only bundles in another metric than on the map have: like `distances_mm`, over places."""
 MULTIPLIERS: Final = "multipliers"
 """The name of a lattice's array."""
 _LATTICE_FORMAT: Final = 2
@@ -206,12 +211,14 @@ class ZoneHeader:
     """In order of zone and regime."""
     training: Training = NOT_SAID
     """What the mechanisms were learned from."""
+    metric: str = GREAT_CIRCLE
+    """What distances are measured in; see `mechanism.place_metric`."""
 
     @classmethod
     def parsed(cls, values: Any) -> ZoneHeader:
         """Return the header; raise ValueError unless everything in it is valid."""
-        stated = type(values) is dict and _TRAINING in values
-        _check_keys(values, {field.name for field in fields(cls)} - (set() if stated else {_TRAINING}))
+        left_out = {_TRAINING, _METRIC} - (set(values) if type(values) is dict else set())
+        _check_keys(values, {field.name for field in fields(cls)} - left_out)
         mechanisms = values["mechanisms"]
         if type(mechanisms) is not list or not mechanisms:
             raise ValueError("there must be at least one mechanism")
@@ -225,7 +232,8 @@ class ZoneHeader:
             snapping_radius_mm=_integer(values, "snapping_radius_mm", 0, _LARGEST_RADIUS_MM),
             clock=None if values["clock"] is None else _clock(values["clock"]),
             mechanisms=tuple(MechanismHeader.parsed(mechanism) for mechanism in mechanisms),
-            training=_training(values[_TRAINING]) if stated else NOT_SAID,
+            training=NOT_SAID if _TRAINING in left_out else _training(values[_TRAINING]),
+            metric=GREAT_CIRCLE if _METRIC in left_out else _metric(values[_METRIC]),
         )
         names = [(mechanism.zone, mechanism.regime) for mechanism in header.mechanisms]
         if any(first >= second for first, second in pairwise(names)):
@@ -235,27 +243,34 @@ class ZoneHeader:
         return header
 
     def as_fields(self) -> dict[str, Any]:
-        """Return the header as JSON values; a file that does not state its training leaves it out, as older ones do."""
+        """Return the header as JSON values; what is not said of training and metric is left out, as in older files."""
         result = {name: getattr(self, name) for name in ("version", "domain", "disclosed", "snapping_radius_mm")}
         result["clock"] = None if self.clock is None else self.clock.as_fields()
         result["mechanisms"] = [
             {**asdict(mechanism), "history_weights_micro": list(mechanism.history_weights_micro)}
             for mechanism in self.mechanisms
         ]
-        return result if self.training == NOT_SAID else {**result, _TRAINING: self.training.as_json()}
+        training = {} if self.training == NOT_SAID else {_TRAINING: self.training.as_json()}
+        return {**result, **training, **({} if self.metric == GREAT_CIRCLE else {_METRIC: self.metric})}
 
     def check_arrays(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Raise ValueError unless the arrays of the file have the types and sizes that follow from the header."""
-        if set(arrays) != set(_DTYPES):
+        types = _DTYPES if self.metric == GREAT_CIRCLE else {**_DTYPES, PLACE_DISTANCES: ("<u4",)}
+        if set(arrays) != set(types):
             raise ValueError("its parts are not those of a bundle")
         for name, array in arrays.items():
-            if array.dtype.str not in _DTYPES[name] or array.ndim != (2 if name == "places_e7" else 1):
+            if array.dtype.str not in types[name] or array.ndim != (2 if name == "places_e7" else 1):
                 raise ValueError(f"its part '{name}' has another type")
         sizes = [mechanism.sizes for mechanism in self.mechanisms]
         for name in sizes[0]:
             if len(arrays[name]) != sum(size[name] for size in sizes):
                 raise ValueError(f"the size of its part '{name}' does not follow from its header")
-        located = len(arrays["places_e7"]) > 0
+        places = len(arrays["places_e7"])
+        located = places > 0
+        if PLACE_DISTANCES in arrays and not (
+            0 < places <= MOST_PLACES and len(arrays[PLACE_DISTANCES]) == places * (places - 1) // 2
+        ):
+            raise ValueError("the distances of its places are too many, or not one for each pair")
         if any((mechanism.histories > 0) != located for mechanism in self.mechanisms):
             raise ValueError("histories need coordinates, and coordinates histories")
 
@@ -296,7 +311,7 @@ class LatticeHeader:
     @classmethod
     def parsed(cls, values: dict[str, Any]) -> LatticeHeader:
         """Return the header; raise ValueError unless everything in it is valid."""
-        _check_keys(values, {*(field.name for field in fields(ZoneHeader)), "lattice"} - {_TRAINING})
+        _check_keys(values, {*(field.name for field in fields(ZoneHeader)), "lattice"} - {_TRAINING, _METRIC})
         spec, hold_mm = parsed_lattice(values["lattice"])
         try:
             spec.plane.check()
@@ -374,6 +389,17 @@ def _training(values: Any) -> Training:
     if training == NOT_SAID:
         raise ValueError(f"'{_TRAINING}' must say something, or be left out")
     return training
+
+
+def _metric(name: Any) -> str:
+    """Return the metric of a file; raise ValueError if it is unknown, or need not be said."""
+    try:
+        checked = checked_name(name if type(name) is str else "")
+    except ParameterError as error:
+        raise ValueError(f"{str(error).rstrip('.')} (newer software may know more)") from error
+    if checked == GREAT_CIRCLE:
+        raise ValueError(f"the metric '{GREAT_CIRCLE}' must be left out")
+    return checked
 
 
 def _clock(values: Any) -> Clock:

@@ -47,6 +47,9 @@ class Policy:
     largest_weight
         The largest weight of an earlier place in distances; infinite weights, for a past that is taken as known, need
         `inf`.
+    largest_detour
+        How many times as far apart as on the map two places of a zone may be in the bundle's metric, by road for
+        example: so much easier they are to tell apart.
     largest_rounding_m
         How far a lattice may round a coordinate at most, metres. Its promise between two coordinates adds twice as much
         to their distance, so that a coarse one promises nothing to neighbours.
@@ -58,6 +61,7 @@ class Policy:
     fewest_places: int = 4
     smallest_extent_m: float = 400.0
     largest_weight: float = 4.0
+    largest_detour: float = 30.0
     largest_rounding_m: float = 10.0
 
     def __post_init__(self) -> None:
@@ -153,6 +157,11 @@ class Policy:
                 f"in {zone_in_words(facts.zone)} these are at most {facts.smallest_part_m:.0f} m apart, less than "
                 f"{self.smallest_extent_m:g} m (smallest_extent_m)"
             )
+        if facts.detour > self.largest_detour:
+            yield (
+                f"in {zone_in_words(facts.zone)} two places are {facts.detour:.3g} times as far apart in its metric as "
+                f"on the map, more than {self.largest_detour:g} times (largest_detour)"
+            )
 
 
 DEFAULT_POLICY: Final = Policy()
@@ -164,6 +173,7 @@ ANYTHING: Final = Policy(
     fewest_places=1,
     smallest_extent_m=0.0,
     largest_weight=np.inf,
+    largest_detour=np.inf,
     largest_rounding_m=np.inf,
 )
 """Accepts every bundle that verifies, except one with an ε of 0: for experiments."""

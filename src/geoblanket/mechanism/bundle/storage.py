@@ -37,10 +37,12 @@ from geoblanket.mechanism.bundle.domain import (
     domain_hash,
     fits_32_bits,
     pack,
+    place_table,
     unpack,
 )
 from geoblanket.mechanism.bundle.header import (
     MULTIPLIERS,
+    PLACE_DISTANCES,
     Clock,
     LatticeHeader,
     MechanismHeader,
@@ -51,6 +53,7 @@ from geoblanket.mechanism.bundle.trust import ANY_FILE, HINT, Trust
 from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.lattice.spec import LatticeSpec
 from geoblanket.mechanism.mechanism import Mechanism
+from geoblanket.mechanism.place_metric import GREAT_CIRCLE, PlaceMetric, unit_of
 from geoblanket.mechanism.promise import DISCLOSED
 
 __all__ = [
@@ -72,7 +75,7 @@ __all__ = [
 LARGEST_BYTES: Final = 1 << 30
 """The largest bundle that is read unless the caller says otherwise."""
 MAGIC: Final = _MAGIC_OF["bundle"]
-_REVISION: Final = 3
+_REVISION: Final = 4
 """Grows when the verifier gets stricter, so that what an older one accepted is verified again."""
 VERIFIER: Final = (
     f"geoblanket {__version__}, verifier {_REVISION}, NumPy {np.__version__}, Python {platform.python_version()}"
@@ -90,7 +93,7 @@ def save_bundle(
     *,
     version: int,
     snapping_radius_mm: int = 0,
-    places_e7: npt.ArrayLike | None = None,
+    places_e7: npt.ArrayLike | PlaceMetric | None = None,
     domain: str | None = None,
     clock: Clock | None = None,
     training: Training = NOT_SAID,
@@ -107,7 +110,8 @@ def save_bundle(
         How far a point of the roads can lie from the place that stands for it, millimetres, as the builder measured.
     places_e7
         Latitude and longitude of all places in 1e-7 degrees, whole numbers, shape (P, 2). Row distances must not be
-        larger than those between these places. None: no coordinates, and no check by those who read it.
+        larger than those between these places. A `PlaceMetric`: the places with their distances in another metric than
+        on the map. None: no coordinates, and no check by those who read it.
     domain
         Without coordinates: SHA-256 (hexadecimal) of whatever fixes the domain. With them it is computed.
     clock
@@ -127,7 +131,9 @@ def save_bundle(
     1000000
     """
     ordered = sorted(mechanisms, key=lambda mechanism: (mechanism.zone, mechanism.regime))
-    places = np.empty((0, 2), np.int32) if places_e7 is None else whole_numbers(places_e7)
+    metric = places_e7 if isinstance(places_e7, PlaceMetric) else None
+    located = places_e7.coordinates_e7 if isinstance(places_e7, PlaceMetric) else places_e7
+    places = np.empty((0, 2), np.int32) if located is None else whole_numbers(located)
     if (len(places) > 0) == (domain is not None):
         raise ParameterError("Give either places_e7, from which the domain's hash is computed, or domain.")
     if not ordered:
@@ -135,6 +141,8 @@ def save_bundle(
     described = tuple(mechanism.header() for mechanism in ordered)
     try:
         arrays = _arrays(ordered, places)
+        if metric is not None:
+            arrays[PLACE_DISTANCES] = pack(metric.mm, bits=32)
         header = ZoneHeader(
             version=version,
             domain=domain or domain_hash(described, arrays),
@@ -143,10 +151,11 @@ def save_bundle(
             clock=clock,
             mechanisms=described,
             training=training,
+            metric=GREAT_CIRCLE if metric is None else metric.name,
         )
         ZoneHeader.parsed(header.as_fields()).check_arrays(arrays)
         listed = [(mechanism.histories, mechanism.history_rows) for mechanism in ordered]
-        domain_check = DomainCheck(described, listed, places)
+        domain_check = DomainCheck(described, listed, places, place_table(arrays))
         for number, mechanism in enumerate(ordered):
             domain_check.check(number, mechanism.mechanism.distance_mm, mechanism.output_places)
     except ValueError as error:
@@ -377,6 +386,7 @@ class _ZoneFile:
             signed=self.signed,
             mechanisms=tuple(mechanisms),
             places_e7=np.array(self.arrays["places_e7"]),
+            place_distances_mm=np.array(self.arrays[PLACE_DISTANCES]) if PLACE_DISTANCES in self.arrays else None,
         )
 
     def _parts(self) -> Iterator[tuple[MechanismHeader, Parts]]:
@@ -396,11 +406,13 @@ class _ZoneFile:
                 self.header.mechanisms,
                 [_histories(header, parts) for header, parts in self._parts()],
                 np.array(self.arrays["places_e7"]),
+                place_table(self.arrays),
             )
         except ValueError as error:
             raise _unusable(self.path, error) from error
         for number, (header, parts) in enumerate(self._parts()):
-            yield _bundled(header, parts, _verified(self.path, header, parts, domain, number))
+            made = _verified(self.path, header, parts, domain, number, unit=unit_of(self.header.metric))
+            yield _bundled(header, parts, made)
 
 
 def _unusable(path: str | Path, problem: ValueError) -> InputError:
@@ -419,7 +431,9 @@ def _known(header: MechanismHeader, parts: Parts) -> Mechanism:
     return Mechanism.known(weights, epsilon_micro=header.epsilon_micro, eta_mm=header.eta_mm)
 
 
-def _verified(path: Path, header: MechanismHeader, parts: Parts, domain: DomainCheck, number: int) -> Mechanism:
+def _verified(
+    path: Path, header: MechanismHeader, parts: Parts, domain: DomainCheck, number: int, *, unit: str = "km"
+) -> Mechanism:
     """Return a mechanism of the file, its distances checked on the map and its promise exactly."""
     outputs = parts["outputs"]
     if outputs[0] < 0 or outputs[-1] >= header.outputs or (np.diff(outputs) <= 0).any():
@@ -432,6 +446,7 @@ def _verified(path: Path, header: MechanismHeader, parts: Parts, domain: DomainC
             distance_mm=distance_mm,
             epsilon_micro=header.epsilon_micro,
             eta_mm=header.eta_mm,
+            unit=unit,
         )
     except ValueError as error:
         raise InputError(str(error), path=path, hint=HINT) from error

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 
 import numpy as np
 
-from geoblanket._arrays import Floats, Indices
+from geoblanket._arrays import Floats, Indices, Ints
 from geoblanket._geodesy import haversine_m, local_metres
 from geoblanket.mechanism.verifier import components
 
@@ -77,20 +77,32 @@ class ZoneFacts:
     promised."""
     smallest_part_m: float
     """The largest distance between two places of the narrowest such part, metres."""
+    detour: float
+    """How many times as far apart as on the map two of them are at most, in the bundle's metric."""
     error_m: float
     """Mean error of the best guess of someone who knows only the zone, if all its places are equally probable,
     metres."""
 
 
-def zone_facts(tables: Iterable[ZoneTable], places_e7: Indices) -> list[ZoneFacts]:
-    """Return the facts of each zone and regime."""
-    return [_facts(table, places_e7) for table in tables]
+def zone_facts(tables: Iterable[ZoneTable], places_e7: Indices, table_mm: Ints | None = None) -> list[ZoneFacts]:
+    """Return the facts of each zone and regime.
+
+    Parameters
+    ----------
+    table_mm
+        Distances of places in another metric than on the map, millimetres, shape (P, P); None: on the map.
+    """
+    return [_facts(table, places_e7, table_mm) for table in tables]
 
 
-def _facts(table: ZoneTable, places_e7: Indices) -> ZoneFacts:
-    lat, lon = (places_e7[np.unique(table.histories[:, 0])] * 1e-7).T
+def _facts(table: ZoneTable, places_e7: Indices, table_mm: Ints | None) -> ZoneFacts:
+    present = np.unique(table.histories[:, 0])
+    lat, lon = (places_e7[present] * 1e-7).T
     between = haversine_m(lat[:, None], lon[:, None], lat, lon)
-    parts = components(between * 1000 <= table.eta_mm)
+    promised = between * 1000 if table_mm is None else table_mm[np.ix_(present, present)].astype(np.float64)
+    parts = components(promised <= table.eta_mm)
+    # Places within a metre of each other on the map count as a metre apart: no metric is a multiple of 0.
+    detour = 1.0 if table_mm is None else float((promised / np.maximum(between * 1000, 1000)).max(initial=1.0))
     return ZoneFacts(
         zone=table.zone,
         regime=table.regime,
@@ -98,6 +110,7 @@ def _facts(table: ZoneTable, places_e7: Indices) -> ZoneFacts:
         extent_m=float(between.max()),
         fewest_sharing=min(len(part) for part in parts),
         smallest_part_m=min(float(between[np.ix_(part, part)].max()) for part in parts),
+        detour=detour,
         error_m=float(between.mean(axis=1).min()),
     )
 

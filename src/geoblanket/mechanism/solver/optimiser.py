@@ -120,8 +120,9 @@ class OptimiseResult:
     def __repr__(self) -> str:
         proven = f"loss {self.loss:.4g}", f"gap {self.gap:.2%}"
         mechanism = self.mechanism
-        sizes = f"{mechanism.row_count:,} × {mechanism.output_count:,}", f"ε = {mechanism.epsilon:g} per km"
-        return short_repr(self, *proven, *sizes, "verified exactly", f"{self.seconds:.1f} s")
+        sizes = f"{mechanism.row_count:,} × {mechanism.output_count:,}"
+        per = f"ε = {mechanism.epsilon:g} per {mechanism.unit}"
+        return short_repr(self, *proven, sizes, per, "verified exactly", f"{self.seconds:.1f} s")
 
 
 @checked
