@@ -337,7 +337,7 @@ def discover_table(
     --------
     >>> import numpy as np
     >>> from geoblanket import SampleTable, discover_table
-    >>> steps = np.random.default_rng(1).normal(size=(500, 4))
+    >>> steps = np.random.default_rng(2).normal(size=(500, 4))
     >>> walk = steps.cumsum(axis=1)  # each value depends on the one before, and on no other
     >>> discover_table(SampleTable(walk[:, 3], [walk[:, 2], walk[:, 1], walk[:, 0]])).blankets["order"].to_list()
     [1]
