@@ -274,6 +274,7 @@ MAKERS = (
     "match_traces",
     "discover",
     "train",
+    "train_table",
     "build_bundle",
     "learn_motion",
     "make_rows",

@@ -74,6 +74,8 @@ def test_public_surface_is_locked() -> None:
         "RefusedError",
         "Report",
         "RoadGraph",
+        "SampleTable",
+        "TablePredictor",
         "Tracker",
         "TrainingBudget",
         "TrainingLedger",
@@ -85,6 +87,7 @@ def test_public_surface_is_locked() -> None:
         "choose_places",
         "contextual_problem",
         "discover",
+        "discover_table",
         "draw_walks",
         "import_roads",
         "import_traces",
@@ -109,6 +112,7 @@ def test_public_surface_is_locked() -> None:
         "scan_walks",
         "track_table",
         "train",
+        "train_table",
         "verify",
     ]
 

@@ -1,9 +1,13 @@
 from geoblanket.blanket.discovery import Discovery as Discovery
 from geoblanket.blanket.discovery import DiscoveryOptions as DiscoveryOptions
 from geoblanket.blanket.discovery import discover as discover
+from geoblanket.blanket.discovery import discover_table as discover_table
 from geoblanket.blanket.findings import scan_findings as scan_findings
 from geoblanket.blanket.predictor import Predictor as Predictor
 from geoblanket.blanket.predictor import load_predictor as load_predictor
+from geoblanket.blanket.sample_table import SampleTable as SampleTable
+from geoblanket.blanket.table_predictor import TablePredictor as TablePredictor
+from geoblanket.blanket.table_predictor import train_table as train_table
 from geoblanket.blanket.training import train as train
 from geoblanket.build.building import build_bundle as build_bundle
 from geoblanket.build.city_lattice import make_lattice as make_lattice

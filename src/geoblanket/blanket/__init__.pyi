@@ -1,6 +1,7 @@
 from geoblanket.blanket.discovery import Discovery as Discovery
 from geoblanket.blanket.discovery import DiscoveryOptions as DiscoveryOptions
 from geoblanket.blanket.discovery import discover as discover
+from geoblanket.blanket.discovery import discover_table as discover_table
 from geoblanket.blanket.findings import FINDINGS_SCHEMA as FINDINGS_SCHEMA
 from geoblanket.blanket.findings import scan_findings as scan_findings
 from geoblanket.blanket.independence import CIResult as CIResult
@@ -11,6 +12,9 @@ from geoblanket.blanket.models import NetworkOptions as NetworkOptions
 from geoblanket.blanket.predictor import Predictor as Predictor
 from geoblanket.blanket.predictor import load_predictor as load_predictor
 from geoblanket.blanket.predictor import save_predictor as save_predictor
+from geoblanket.blanket.sample_table import SampleTable as SampleTable
 from geoblanket.blanket.scetbon import scetbon_statistic as scetbon_statistic
+from geoblanket.blanket.table_predictor import TablePredictor as TablePredictor
+from geoblanket.blanket.table_predictor import train_table as train_table
 from geoblanket.blanket.training import TrainResult as TrainResult
 from geoblanket.blanket.training import train as train

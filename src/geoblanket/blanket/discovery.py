@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from geoblanket._files import check_output, sha256_file
 from geoblanket._frames import AnyFrame, takes_frames
 from geoblanket._unfinished import Journal, unfinished_path
 from geoblanket._workers import count_workers, open_workers, run_in_any_order
-from geoblanket.blanket.findings import FINDINGS_SCHEMA, STATUSES, blanket_sizes, write_findings
+from geoblanket.blanket.findings import FINDINGS_SCHEMA, RESULT_SCHEMA, STATUSES, blanket_sizes, write_findings
 from geoblanket.blanket.groups import (
     Feature,
     Grouping,
@@ -35,17 +35,18 @@ from geoblanket.blanket.groups import (
     Samples,
     check_features,
     find_regions,
-    find_samples,
     load_walks,
     seeds_of,
 )
 from geoblanket.blanket.independence import HypothesisOutcome, HypothesisTask, find_test, run_hypothesis_test
+from geoblanket.blanket.sample_table import SampleTable, TableGroups
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.walks import write_walks
 
-__all__ = ["Discovery", "DiscoveryOptions", "discover"]
+__all__ = ["Discovery", "DiscoveryOptions", "discover", "discover_table"]
 
 _MOST_ORDERS = 20  # Γ at most
+_POSITION = ("lat", "lon")
 _SECONDS_PER_TEST = 0.05
 """What a test takes, by estimate, to judge whether more processes pay."""
 
@@ -311,11 +312,54 @@ def discover(
     return discovery
 
 
+@checked
+def discover_table(
+    table: SampleTable,
+    options: DiscoveryOptions | None = None,
+    *,
+    workers: int | None = None,
+    progress: Progress = silent,
+) -> Discovery:
+    """Find the Markov blanket of the secret in each group of a table of samples, in any domain.
+
+    For m = 1, 2, ... the hypothesis that X is independent of V_{m+1} given V_1, ..., V_m is tested, as in `discover`.
+
+    Parameters
+    ----------
+    table
+        The samples.
+    options
+        What is tested, and how. What is about walks (`by`, `regions`, `time_zone`) does not count.
+    workers, progress
+        Those of `discover`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from geoblanket import SampleTable, discover_table
+    >>> steps = np.random.default_rng(2).normal(size=(500, 4))
+    >>> walk = steps.cumsum(axis=1)  # each value depends on the one before, and on no other
+    >>> discover_table(SampleTable(walk[:, 3], [walk[:, 2], walk[:, 1], walk[:, 0]])).blankets["order"].to_list()
+    [1]
+    """
+    options = options or DiscoveryOptions()
+    options = replace(options, largest=min(options.largest, len(table.context) - 1))
+    (results,) = _empty_results([table.grouping], orders=options.largest)
+    run = _Run(options, table, progress)
+    tests = len(table.grouping)
+    processes = count_workers(workers, tasks=tests, seconds=tests * _SECONDS_PER_TEST)
+    with open_workers(processes, cluster=None):
+        for m in range(1, options.largest + 1):
+            run.test(results, m)
+    about = {**options.as_dict(), "by": [table.grouping.rows.columns], "geoblanket": __version__}
+    return Discovery(_adjusted(results.frame()), about)
+
+
 @dataclass(eq=False)
 class _GroupingResults:
     """What is known of the hypotheses of one grouping, shape (groups, orders) each."""
 
-    grouping: Grouping
+    grouping: Grouping | TableGroups
     first_group: int
     orders: int
     outside: int = 0
@@ -324,7 +368,7 @@ class _GroupingResults:
     def __post_init__(self) -> None:
         shape = (len(self.grouping), self.orders)
         self.available = np.zeros(shape, np.int64)
-        self.numbers = {name: np.full(shape, np.nan) for name in ("lat", "lon", "statistic", "p_value", "effect_size")}
+        self.numbers = {name: np.full(shape, np.nan) for name in (*_POSITION, "statistic", "p_value", "effect_size")}
         self.n = np.zeros(shape, np.int32)
         self.status = np.full(shape, STATUSES.index("too_few"), np.uint8)
         self.rejected = np.zeros(shape, np.bool_)
@@ -360,23 +404,26 @@ class _GroupingResults:
         number = np.repeat(np.arange(groups), self.orders)
         status = pl.Series(STATUSES).gather(self.status.ravel().astype(np.uint32))
         known = status.is_in(["tested", "imputed"])
-        return pl.DataFrame(
-            {
-                "group": self.first_group + number,
-                "by": pl.repeat(self.grouping.name, len(number), eager=True),
-                **{name: self.labels[name].gather(number) for name in self.labels.columns},
-                "m": np.tile(np.arange(1, self.orders + 1), groups),
-                "available": self.available.ravel(),
-                "n": self.n.ravel(),
-                **{name: pl.Series(values.ravel(), nan_to_null=True) for name, values in self.numbers.items()},
-                "p_adjusted": pl.repeat(None, len(number), dtype=pl.Float64, eager=True),
-                "rejected": pl.Series(self.rejected.ravel()).set(~known, None),
-                "status": status,
-            }
-        ).select(pl.col(name).cast(kind) for name, kind in FINDINGS_SCHEMA.items())
+        numbers = {name: pl.Series(values.ravel(), nan_to_null=True) for name, values in self.numbers.items()}
+        columns = {
+            "group": self.first_group + number,
+            "by": pl.repeat(self.grouping.name, len(number), eager=True),
+            **{name: self.labels[name].gather(number) for name in self.labels.columns},
+            "m": np.tile(np.arange(1, self.orders + 1), groups),
+            "available": self.available.ravel(),
+            "n": self.n.ravel(),
+            **numbers,
+            "p_adjusted": pl.repeat(None, len(number), dtype=pl.Float64, eager=True),
+            "rejected": pl.Series(self.rejected.ravel()).set(~known, None),
+            "status": status,
+        }
+        kinds = {"group": pl.Int32(), "by": pl.String(), **self.labels.schema, **RESULT_SCHEMA}
+        if isinstance(self.grouping, Grouping):  # only walks have positions
+            kinds = FINDINGS_SCHEMA
+        return pl.DataFrame(columns).select(pl.col(name).cast(kind) for name, kind in kinds.items())
 
 
-def _empty_results(groupings: Sequence[Grouping], *, orders: int) -> list[_GroupingResults]:
+def _empty_results(groupings: Sequence[Grouping | TableGroups], *, orders: int) -> list[_GroupingResults]:
     first = np.cumsum([0, *(len(grouping) for grouping in groupings)]).tolist()
     return [_GroupingResults(grouping, start, orders) for grouping, start in zip(groupings, first, strict=False)]
 
@@ -386,7 +433,7 @@ class _Run:
     """One discovery in progress."""
 
     options: DiscoveryOptions
-    walks: LaggedWalks
+    source: LaggedWalks | SampleTable
     progress: Progress
     journal: Journal | None = None
     finished: dict[tuple[int, int], HypothesisOutcome] = field(default_factory=dict)
@@ -404,7 +451,7 @@ class _Run:
 
     def test(self, results: _GroupingResults, m: int) -> None:
         """Test the hypothesis of order m in all groups that go on."""
-        samples = find_samples(self.walks, results.grouping, m=m, length=self.options.window_length(m))
+        samples = self.source.samples(results.grouping, m=m, length=self.options.window_length(m))  # type: ignore[arg-type]
         results.available[:, m - 1] = samples.available
         results.numbers["lat"][:, m - 1], results.numbers["lon"][:, m - 1] = samples.lat, samples.lon
         if m == 1:
@@ -440,8 +487,8 @@ class _Run:
         for group in groups:
             draw_seed, test_seed = seeds_of(results.label(group), m, options.seed)
             steps = samples.draw(group, most=options.largest_sample, seed=draw_seed)
-            window = self.walks.windows(steps, options.window_length(m))
-            yield HypothesisTask(results.first_group + group, window, m, options.block, test, test_seed)
+            parts = self.source.hypothesis(steps, m=m, length=options.window_length(m), block=options.block)
+            yield HypothesisTask(results.first_group + group, m, *parts, test, test_seed)
 
 
 def _adjusted(findings: pl.DataFrame) -> pl.DataFrame:
@@ -453,4 +500,4 @@ def _adjusted(findings: pl.DataFrame) -> pl.DataFrame:
         "group", "m", adjusted.over("by", "m").alias("p_adjusted")
     )
     joined = findings.drop("p_adjusted").join(tested, on=["group", "m"], how="left", maintain_order="left")
-    return joined.select(list(FINDINGS_SCHEMA))
+    return joined.select(findings.columns)

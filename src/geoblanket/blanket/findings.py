@@ -29,11 +29,14 @@ from geoblanket.errors import InputError, ParameterError
 __all__ = [
     "FINDINGS_SCHEMA",
     "LEAST_GROUPS",
+    "RESULT_SCHEMA",
     "STATUSES",
     "Labels",
     "Parts",
     "blanket_sizes",
     "choose_grouping",
+    "decided_hypotheses",
+    "labels_of",
     "read_findings",
     "read_labels",
     "scan_findings",
@@ -50,14 +53,7 @@ _UNTESTED = ("too_few", "constant", "unresolved")
 LEAST_GROUPS = 10
 """With fewer, a part of a fifth would have one group: too few to stop by, and none to judge by."""
 
-FINDINGS_SCHEMA: dict[str, pl.DataType] = {
-    "group": pl.Int32(),
-    "by": pl.String(),
-    "hour": pl.Int8(),
-    "speed_mph": pl.Int16(),
-    "region": pl.Int32(),
-    "lat": pl.Float64(),
-    "lon": pl.Float64(),
+RESULT_SCHEMA: dict[str, pl.DataType] = {
     "m": pl.Int8(),
     "available": pl.Int64(),
     "n": pl.Int32(),
@@ -67,6 +63,17 @@ FINDINGS_SCHEMA: dict[str, pl.DataType] = {
     "effect_size": pl.Float64(),
     "rejected": pl.Boolean(),
     "status": pl.String(),
+}
+"""What is found of a hypothesis, whatever defines the groups."""
+FINDINGS_SCHEMA: dict[str, pl.DataType] = {
+    "group": pl.Int32(),
+    "by": pl.String(),
+    "hour": pl.Int8(),
+    "speed_mph": pl.Int16(),
+    "region": pl.Int32(),
+    "lat": pl.Float64(),
+    "lon": pl.Float64(),
+    **RESULT_SCHEMA,
 }
 """One row for the hypothesis that X_t is independent of X_{t-m-1} given X_{t-1}, ..., X_{t-m} in one group.
 
@@ -143,20 +150,21 @@ def blanket_sizes(findings: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     frame
-        A row a group: `group`, `by`, `hour`, `speed_mph`, `region`, `lat`, `lon`, then `order` (the size of the
-        blanket; null where not even the first hypothesis could be tested), `capped` (the order is only the least that
-        it can be: the largest hypothesis was rejected, or the next could not be tested) and `n` (samples of the
-        hypothesis of that order).
+        A row a group: what defines it (`group`, `by`, and for walks `hour`, `speed_mph`, `region`, `lat`, `lon`),
+        then `order` (the size of the blanket; null where not even the first hypothesis could be tested), `capped` (the
+        order is only the least that it can be: the largest hypothesis was rejected, or the next could not be tested)
+        and `n` (samples of the hypothesis of that order).
     """
     rejected = (pl.col("status") == "tested") & pl.col("rejected")
     ended = pl.col("m").filter(~rejected).min()
     size = pl.coalesce(ended, pl.col("m").max())
     untested = pl.col("status").is_in(_UNTESTED)
+    labels = findings.columns[: findings.columns.index("m")]
+    positions = [name for name in ("lat", "lon") if name in labels]
     return (
-        findings.group_by("group", "by", "hour", "speed_mph", "region", maintain_order=True)
+        findings.group_by(pl.exclude(*positions, *findings.columns[len(labels) :]), maintain_order=True)
         .agg(
-            pl.col("lat").first(),
-            pl.col("lon").first(),
+            *(pl.col(name).first() for name in positions),
             size.alias("order"),
             (ended.is_null() | untested.filter(pl.col("m") == size).first()).alias("capped"),
             pl.col("n").filter(pl.col("m") == size).first(),
@@ -241,14 +249,24 @@ def read_labels(findings: pl.DataFrame) -> Labels:
         A feature is out of range.
     """
     _check(findings)
-    decided = findings.filter(pl.col("rejected").is_not_null() & pl.col("status").is_in(["tested", "imputed"]))
-    decided = decided.sort("group", "m")
+    decided = decided_hypotheses(findings)
     hour, speed, region, m = (
         decided[name].cast(pl.Int64).fill_null(-1).to_numpy() for name in ("hour", "speed_mph", "region", "m")
     )
+    return labels_of(decided, PredictorInputs(hour, speed, region, m))
+
+
+def decided_hypotheses(findings: pl.DataFrame) -> pl.DataFrame:
+    """Return the hypotheses on which there is a decision, by group and order."""
+    decided = pl.col("rejected").is_not_null() & pl.col("status").is_in(["tested", "imputed"])
+    return findings.filter(decided).sort("group", "m")
+
+
+def labels_of(decided: pl.DataFrame, inputs: PredictorInputs) -> Labels:
+    """Return the labels of hypotheses with a decision, whatever defines their groups."""
     return Labels(
         group=decided["group"].cast(pl.Int64).to_numpy(),
-        inputs=PredictorInputs(hour, speed, region, m),
+        inputs=inputs,
         kept=~decided["rejected"].to_numpy(),
         tested=(decided["status"] == "tested").to_numpy(),
     )

@@ -22,6 +22,7 @@ from geoblanket._arrays import Floats, Indices, Ints, Octets
 from geoblanket._display import Progress, silent
 from geoblanket._geodesy import MPH_M_S, haversine_m, local_metres
 from geoblanket._tables import reading_parquet
+from geoblanket.blanket.independence import lagged
 from geoblanket.blanket.predictor import HOURS, SPEED_BIN_MPH, SPEED_BINS
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.mobility.walks import MatchedWalks, walk_batches
@@ -97,6 +98,14 @@ class LaggedWalks:
         """
         positions: Floats = self._metres[self.place[steps[:, None] - np.arange(length)]]
         return positions
+
+    def samples(self, grouping: Grouping, *, m: int, length: int) -> Samples:
+        """Return the steps of each group; see `find_samples`."""
+        return find_samples(self, grouping, m=m, length=length)
+
+    def hypothesis(self, steps: Ints, *, m: int, length: int, block: bool) -> tuple[Floats, Floats, Floats]:
+        """Return x, y and z of the hypothesis of order m at some steps; see `lagged`."""
+        return lagged(self.windows(steps, length), m, block=block)
 
     @cached_property
     def _metres(self) -> Floats:

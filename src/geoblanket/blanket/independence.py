@@ -76,8 +76,8 @@ class IndependenceTest(Protocol):
         Parameters
         ----------
         x, y, z
-            Samples, one a row: shapes (n, dx), (n, dy) and (n, dz). The first two columns of z are a position, the
-            others displacements, as `lagged` makes them.
+            Samples, one a row: shapes (n, dx), (n, dy) and (n, dz). The test may look more closely at the first two
+            columns of z, for vehicles a position (the others are displacements, as `lagged` makes them).
         seed
             Where the test makes random choices, they follow from it: the same rows and seed give the same result.
 
@@ -188,10 +188,10 @@ class HypothesisTask(NamedTuple):
     """One hypothesis of one group, with all that its test needs."""
 
     group: int
-    window: Floats
-    """Positions X_t, X_{t-1}, ... of each sample, metres, shape (n, T, 2)."""
     m: int
-    block: bool
+    x: Floats
+    y: Floats
+    z: Floats
     test: IndependenceTest
     seed: int
 
@@ -210,10 +210,9 @@ class HypothesisOutcome(NamedTuple):
 
 def run_hypothesis_test(task: HypothesisTask) -> HypothesisOutcome:
     """Test one hypothesis, with one BLAS thread: the same numbers wherever it runs."""
-    x, y, z = lagged(task.window, task.m, block=task.block)
     try:
         with _libraries().limit(limits=1, user_api="blas"):
-            result = task.test(x, y, z, seed=task.seed)
+            result = task.test(task.x, task.y, task.z, seed=task.seed)
     except UntestableError as error:
         return HypothesisOutcome(task.group, task.m, error.reason.replace(" ", "_"))
     return HypothesisOutcome(

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -67,14 +67,20 @@ class PredictorInputs(ArrayTable):
     region: Ints
     m: Ints
     """The order: how many of the latest locations are in the blanket that is judged."""
+    others: Floats = field(default_factory=lambda: np.empty((0, 0)))
+    """Columns of features in another domain than vehicles, shape (n, columns)."""
+
+    def __post_init__(self) -> None:
+        if len(self.others) != len(self.m):
+            object.__setattr__(self, "others", np.empty((len(self.m), 0)))
 
     def __len__(self) -> int:
         return len(self.m)
 
     def with_every_order(self, largest: int) -> PredictorInputs:
         """Return each hypothesis' group with m = 1, ..., `largest`, one group after the other."""
-        hour, speed_mph, region = (np.repeat(values, largest) for values in (self.hour, self.speed_mph, self.region))
-        return PredictorInputs(hour, speed_mph, region, np.tile(np.arange(1, largest + 1), len(self)))
+        repeated = self.where(np.repeat(np.arange(len(self)), largest))
+        return replace(repeated, m=np.tile(np.arange(1, largest + 1), len(self)))
 
 
 @dataclass(frozen=True)
@@ -105,13 +111,14 @@ class Encoding:
         hours, speeds, regions = (
             tuple(np.unique(values[values >= 0]).tolist()) for values in (inputs.hour, inputs.speed_mph, inputs.region)
         )
-        plain = cls(hours, speeds, regions, largest, np.zeros(_width(hours, speeds, regions, largest)))
+        width = inputs.others.shape[1] + _width(hours, speeds, regions, largest)
+        plain = cls(hours, speeds, regions, largest, np.zeros(width))
         return replace(plain, centre=plain.rows(inputs).mean(axis=0))
 
     @property
     def width(self) -> int:
         """How many columns there are."""
-        return _width(self.hours, self.speeds_mph, self.regions, self.largest)
+        return len(self.centre)
 
     def first_layer(self, weights: Floats) -> tuple[Floats, Floats, Floats]:
         """Return what each feature adds to the sums of a first layer with these weights (columns down, units across).
@@ -145,6 +152,7 @@ class Encoding:
         first = self.width - self.largest - len(self.regions)
         regions[position == len(self.regions)] = self.centre[first : first + len(self.regions)]
         columns = [
+            inputs.others,
             _hour_columns(self.hours)[inputs.hour.clip(min=0)],
             _speed_columns(self.speeds_mph)[inputs.speed_mph.clip(min=0) // SPEED_BIN_MPH],
             regions,
@@ -460,8 +468,8 @@ def load_predictor(path: str | Path) -> Predictor:
 
 
 def _origin(header: dict[str, Any]) -> Origin:
-    known = {field.name: header[field.name] for field in fields(Origin) if field.name != _TRAINING}
-    for field in fields(Origin):
-        if field.name in known and not isinstance(known[field.name], _HEADER_TYPES[str(field.type)]):
-            raise ValueError(f"'{field.name}' in its header is of another type")
+    known = {each.name: header[each.name] for each in fields(Origin) if each.name != _TRAINING}
+    for each in fields(Origin):
+        if each.name in known and not isinstance(known[each.name], _HEADER_TYPES[str(each.type)]):
+            raise ValueError(f"'{each.name}' in its header is of another type")
     return Origin(**known, training=training_of(header))
