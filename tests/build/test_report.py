@@ -46,7 +46,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         eta_km=2.0,
         history_weights=(1.0, 0.5),
         loss="straight",
-        context=Context.of("markov:2"),
+        context=Context.of("order:2"),
         max_places=12,
         max_rows=60,
         gap=0.1,
