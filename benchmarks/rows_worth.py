@@ -122,7 +122,7 @@ def main() -> None:
                              f"{one.deeper_share:.0%}", f"{one.loss:.4f}", what)
                         )  # fmt: skip
     show(
-        f"Places {options.spacing:g} m apart, zones of at most {options.places}, {options.rows:,} rows; {took(started)}",
+        f"Places {options.spacing:g} m apart, zones of {options.places}, {options.rows:,} rows; {took(started)}",
         ("city", "w", "ε", "context", "rows", "deeper", "loss, km", "gain over one place less"),
         table,
     )

@@ -181,7 +181,7 @@ def test_more_context_loses_less() -> None:
                 COUNTS,
                 reach_m=450.0,
                 context=FixedLengths(2) if context == "blanket" else context,
-                max_rows=60,
+                max_rows=120,
             )
         )
         for context in ("none", "order:1", "blanket", "full")

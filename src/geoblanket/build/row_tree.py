@@ -2,7 +2,7 @@
 
 Rows grow as a tree: a place at t; below it, the places at t − 1 within a radius of it; below those of them that were
 seen, and where the blanket is long enough, the places at t − 2 within a radius of that at t − 1; and so on. From lag to
-lag the radius shrinks by one factor. The first radius is as large as the number of rows allows.
+lag the radius shrinks by one factor. The tree is as large as the number of rows allows.
 
 Why the nearest places, and not only those that were seen: histories that share a row bring all rows near them closer
 together, also those of frequent histories. If all that lies beyond some radius is lumped together, two vehicles are
@@ -117,7 +117,7 @@ Branches = Callable[[tuple[int, ...]], Indices]
 """The earlier places that have rows of their own below the beginning of a history, the most important first."""
 
 _HALVINGS: Final = 24
-"""Of the reach, until the radius is found: to less than a millimetre."""
+"""Until the size of the tree is found: its radius to less than a millimetre."""
 _NONE: Final[Indices] = np.empty(0, np.int32)
 
 
@@ -130,8 +130,11 @@ def grow_rows(
     lengths: Lengths,
     max_rows: int,
     shrink: float,
-) -> tuple[Indices, float]:
-    """Choose the histories that have rows of their own, with the largest radius that the number of rows allows.
+) -> tuple[Indices, bool]:
+    """Choose the histories that have rows of their own: as many as fit.
+
+    The radius at t − 1 grows first, up to the reach; then the shrink, up to 1, where every history that was seen has a
+    row.
 
     Parameters
     ----------
@@ -146,35 +149,39 @@ def grow_rows(
     max_rows
         How many rows there may be; each place has one at least.
     shrink
-        The radius at a lag, as a share of that at the lag before, 0 to 1; 0: only places at t − 1 are told apart.
+        The radius at a lag, as a share of that at the lag before, while that at t − 1 grows, 0 to 1. With 0, places
+        before t − 1 are told apart only where rows are left.
 
     Returns
     -------
     listed
         As `list_histories` returns them.
-    radius_m
-        The radius at t − 1, metres: that of the reach if all rows fit.
+    complete
+        Whether every history that was seen has a row.
     """
     longer = _longer(counts, largest, lengths)
 
-    def within(radius_m: float) -> Branches:
+    def grown(size: float) -> Branches:
+        """Return the tree of a size from 0 to 2: it grows in radius up to 1, then in depth."""
+        radius_m, factor = reach.radius_m * min(size, 1.0), shrink + (1 - shrink) * max(size - 1, 0.0)
         return lambda prefix: (
-            reach.nearest(prefix[-1], radius_m * shrink ** (len(prefix) - 1))
+            reach.nearest(prefix[-1], radius_m * factor ** (len(prefix) - 1))
             if len(prefix) == 1 or prefix in longer
             else _NONE
         )
 
-    def fits(radius_m: float) -> bool:
-        rows = (history for place in zone.tolist() for history in _below((place,), within(radius_m), 1 + largest))
+    def fits(size: float) -> bool:
+        branches = grown(size)
+        rows = (history for place in zone.tolist() for history in _below((place,), branches, 1 + largest))
         return next(islice(rows, max_rows, None), None) is None
 
-    least, most = 0.0, reach.radius_m
+    least, most = 0.0, 2.0
     if fits(most):
-        return list_histories(zone, within(most), largest=largest), most
+        return list_histories(zone, grown(most), largest=largest), True
     for _ in range(_HALVINGS):
         middle = (least + most) / 2
         least, most = (middle, most) if fits(middle) else (least, middle)
-    return list_histories(zone, within(least), largest=largest), least
+    return list_histories(zone, grown(least), largest=largest), False
 
 
 def _longer(counts: HistoryCounts, largest: int, lengths: Lengths) -> set[tuple[int, ...]]:

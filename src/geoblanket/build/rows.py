@@ -304,8 +304,8 @@ def make_rows(
         listed = list_histories(zone, _unreduced(reach, _reachable(zone, reach, largest)), largest=largest)
         return rows_of(zone, listed, seen)
     grow = partial(grow_rows, reach=reach, largest=largest, lengths=_lengths(context, largest))
-    listed, radius_m = grow(zone, seen, max_rows=max_rows, shrink=_SHRINKS[-1])
-    if largest > 1 and radius_m < reach_m:
+    listed, complete = grow(zone, seen, max_rows=max_rows, shrink=_SHRINKS[-1])
+    if largest > 1 and not complete:
         part = _busiest(places, zone, seen, len(zone) * _TRIAL_ROWS // max_rows)
         here = seen.where(np.isin(seen.histories[:, 0], part))
         trials = (
