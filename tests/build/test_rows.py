@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from geoblanket._geodesy import haversine_m
 from geoblanket.build.row_tree import FixedLengths, Lengths, reach_radius_m
-from geoblanket.build.rows import ZoneRows, make_problem, make_rows
+from geoblanket.build.rows import Aim, Context, ZoneRows, make_problem, make_rows
 from geoblanket.errors import ParameterError
 from geoblanket.loss.standard import StraightLine
 from geoblanket.mechanism import BundledMechanism, optimise, save_bundle
@@ -254,6 +254,92 @@ def test_rows_are_the_nearest_places_first() -> None:
     left_out = [pair for pair in itertools.product(ZONE.tolist(), range(len(TOWN))) if pair not in chosen]
     apart = [float(haversine_m(lat[one], lon[one], lat[other], lon[other])) for one, other in left_out]
     assert own.max() <= min(apart)
+
+
+def seen_within_reach(places: Places, zone: np.ndarray, counts: HistoryCounts, reach_m: float) -> np.ndarray:
+    """The histories that were seen, without those whose places lie further apart than the reach."""
+    histories = np.unique(counts.histories[np.isin(counts.histories[:, 0], zone)], axis=0)
+    lat, lon = places.lat[histories], places.lon[histories]
+    return histories[(haversine_m(lat[:, :-1], lon[:, :-1], lat[:, 1:], lon[:, 1:]) <= reach_m).all(axis=1)]
+
+
+@pytest.mark.parametrize("context", ["order:2", "blanket"])
+def test_every_history_that_was_seen_has_a_row_where_all_fit(context: str) -> None:
+    rows = make_rows(
+        TOWN, ZONE, COUNTS, reach_m=450.0, context=FixedLengths(2) if context == "blanket" else context, max_rows=2000
+    )
+    seen = seen_within_reach(TOWN, ZONE, COUNTS, 450.0)
+    assert len(np.unique(rows.row_of(seen))) == len(seen) > 100
+    assert rows.report.deeper_share > 0.9
+
+
+@pytest.mark.parametrize(("weight", "deeper"), [(0.0, False), (math.inf, True)])
+def test_deeper_rows_where_they_pay(weight: float, deeper: bool) -> None:
+    """A past that hides nothing else is worth nothing, and one that is known is worth most."""
+    rows = make_rows(TOWN, ZONE, COUNTS, reach_m=700.0, context="order:2", history_weights=(1.0, weight), max_rows=60)
+    assert (rows.report.deeper_share > 0) == deeper
+    assert (rows.histories.shape[1] == 3) == deeper
+
+
+def test_a_longer_past_is_not_chosen_where_it_loses_more() -> None:
+    zone = ZONE[:4]
+    for max_rows in (20, 45, 90):
+        options = {"reach_m": 700.0, "max_rows": max_rows, "aim": Aim(StraightLine(TOWN), 4.0, math.inf)}
+        one, two = (solved(make_rows(TOWN, zone, COUNTS, context=f"order:{order}", **options)) for order in (1, 2))
+        assert two[0] <= one[1] * 1.005
+
+
+def test_the_report_counts_rows_and_probability_by_lag() -> None:
+    rows = make_rows(TOWN, ZONE, COUNTS, reach_m=450.0, context=lengths, max_rows=200)
+    past = (rows.histories >= 0).sum(axis=1) - 1
+    assert rows.report.rows_by_lag == tuple(int((past == lag).sum()) for lag in range(past.max() + 1))
+    np.testing.assert_allclose(
+        rows.report.prior_by_lag, [rows.prior[past == lag].sum() for lag in range(past.max() + 1)]
+    )
+    assert rows.report.deeper_share == pytest.approx(rows.prior[past > 1].sum())
+    assert rows.report.by_lag.endswith(f"({rows.report.deeper_share:.0%})")
+
+
+def test_rows_are_the_same_every_time() -> None:
+    one, other = (make_rows(TOWN, ZONE, COUNTS, reach_m=500.0, context="order:2", max_rows=60) for _ in range(2))
+    assert np.array_equal(one.histories, other.histories)
+
+
+@pytest.mark.parametrize("context", CONTEXTS)
+def test_a_zone_of_one_place(context: str) -> None:
+    rows = make_rows(TOWN, [6], COUNTS, reach_m=350.0, context=told(context), max_rows=12)
+    assert set(rows.histories[:, 0].tolist()) == {6}
+    assert rows.prior.sum() == pytest.approx(1.0)
+    assert solved(rows)[1] == pytest.approx(
+        float(rows.prior @ make_problem(rows, StraightLine(TOWN), epsilon=4.0).loss)
+    )
+
+
+def test_a_history_that_never_occurred_uses_the_row_of_the_nearest() -> None:
+    rows = make_rows(TOWN, [6], COUNTS, reach_m=350.0, context="order:1", max_rows=3)
+    before = rows.histories[:, 1]
+    lat, lon = TOWN.lat, TOWN.lon
+    far = np.setdiff1d(np.arange(len(TOWN)), before)
+    apart = haversine_m(lat[far][:, None], lon[far][:, None], lat[before], lon[before])
+    asked = np.column_stack([np.full(len(far), 6), far])
+    assert np.array_equal(before[rows.row_of(asked)], before[apart.argmin(axis=1)])
+
+
+def test_places_at_one_point_share_a_row() -> None:
+    places = places_at([0.0, 0.0, 300.0, 600.0], [0.0, 0.0, 0.0, 0.0])
+    rows = make_rows(places, [0, 2], no_steps(), reach_m=700.0, context="order:1")
+    assert not rows.distance_mm.diagonal().any()
+    assert rows.row_of([[2, 0]]) == rows.row_of([[2, 1]])
+
+
+def test_more_rows_than_memory_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sysconf", lambda name: {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 10}[name])
+    with pytest.raises(ParameterError, match="rows need about 0 GB .* Set a smaller max_rows"):
+        make_rows(TOWN, ZONE, COUNTS, reach_m=500.0, context="order:1")
+
+
+def test_the_name_of_earlier_versions_is_the_same_context() -> None:
+    assert Context.of("markov:2") == Context.of("order:2") == Context("order", 2)
 
 
 def test_the_unreduced_problem_must_be_small() -> None:

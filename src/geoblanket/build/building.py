@@ -317,6 +317,7 @@ def _totals(results: Sequence[ZoneResult], *, compare: bool) -> Totals:
         held_out_gain=gain,
         held_out_gain_low=low,
         held_out_gain_high=high,
+        deeper_share=sum(zone.share * zone.rows.deeper_share for zone in zones),
     )
 
 

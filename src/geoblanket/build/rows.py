@@ -153,6 +153,12 @@ class RowsReport:
     """How probable these rows are, together."""
 
     @property
+    def by_lag(self) -> str:
+        """The rows that look back to t − 1, t − 2, ..., and how probable those beyond t − 1 are: "120 + 80 (55%)"."""
+        rows = " + ".join(f"{rows:,}" for rows in self.rows_by_lag[1:])
+        return f"{rows} ({self.deeper_share:.0%})" if rows else "–"
+
+    @property
     def deeper_share(self) -> float:
         """The share of the probability in rows that look further back than t − 1."""
         return sum(self.prior_by_lag[2:])

@@ -252,6 +252,9 @@ class _Comparison:
             *self._privacy(meter, made, made.mechanism, rows),
             *self._efficiency(made, made.mechanism, rows, memory_mb),
         ]
+        if method.rows == "found" and self.problems.has("predicted"):
+            same = rows is self.problems.rows("predicted", self.setting)
+            values.append(Value(Measure.SAME_AS_PREDICTED, float(same), ""))
         held_out = held_out_losses(
             made.mechanism.probabilities,
             rows,
@@ -354,6 +357,8 @@ class _Comparison:
         used = problem.prior @ mechanism.probabilities > 1e-3
         yield Value(Measure.PLACES, float(len(rows.zone)), "")
         yield Value(Measure.ROWS, float(len(rows)), "")
+        yield Value(Measure.DEEPER_ROWS, float(sum(rows.report.rows_by_lag[2:])), "")
+        yield Value(Measure.DEEPER_SHARE, rows.report.deeper_share, "")
         yield Value(Measure.OUTPUTS, float(np.count_nonzero(used)), "")
 
     def _efficiency(self, made: Made, mechanism: Mechanism, rows: ZoneRows, memory_mb: float) -> Iterator[Value]:
