@@ -48,7 +48,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         loss="straight",
         context=Context.of("order:2"),
         max_places=12,
-        max_rows=60,
+        max_rows=400,
         gap=0.1,
         compare=True,
     )

@@ -156,7 +156,7 @@ class RowsReport:
     def by_lag(self) -> str:
         """The rows that look back to t − 1, t − 2, ..., and how probable those beyond t − 1 are: "120 + 80 (55%)"."""
         rows = " + ".join(f"{rows:,}" for rows in self.rows_by_lag[1:])
-        return f"{rows} ({self.deeper_share:.0%})" if rows else "–"
+        return f"{rows} ({self.deeper_share:.0%})" if len(self.rows_by_lag) > 2 else f"{self.rows:,}"
 
     @property
     def deeper_share(self) -> float:

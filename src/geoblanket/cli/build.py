@@ -156,7 +156,6 @@ def _print_record(record: BuildRecord) -> None:
                 (
                     f"{zone.number}, {zone.regime}",
                     figure(zone.rows.places),
-                    figure(zone.rows.rows),
                     zone.rows.by_lag,
                     figure(zone.loss),
                     f"{zone.gap:.2%}",
@@ -165,7 +164,7 @@ def _print_record(record: BuildRecord) -> None:
                 )
                 for zone in record.zones_in_order
             ],
-            header=("zone, regime", "places", "rows", "by lag", f"loss, {record.unit}", "gap", "held out", "outputs"),
+            header=("zone, regime", "places", "rows by lag", f"loss, {record.unit}", "gap", "held out", "outputs"),
         )
     if (caution := record.caution) is not None:
         say(caution)
