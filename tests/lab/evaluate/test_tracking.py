@@ -183,7 +183,7 @@ def test_against_all_ways_that_a_vehicle_may_have_gone(context: str) -> None:
 
 
 def test_a_state_that_forgets_older_places_takes_them_as_they_were_seen() -> None:
-    rows = rows_of("order:2")
+    rows = rows_of("order:2", max_rows=200)
     known = draw_reports(random_channel(len(rows), 4, seed=1), rows, HELD_OUT, MOTION, COUNTS)
     assert known.rows.sum(axis=1) == pytest.approx(1.0)
     assert (np.diff(known.rows.indptr) > 1).any()
