@@ -71,6 +71,10 @@ def test_the_papers_experiment_has_its_methods_and_budgets() -> None:
         ("title = 'x'\n[[vary]]\nepsilon = 'two'\nmethods = ['lp']", ["epsilon must be a number"]),
         ("title = 'x'\n[[vary]]\nmethods = ['lp']", ["epsilon"]),
         ("title = 'x'\n[[vary]]\nepsilon = 1\nmethods = ['lp']\nmax_rows = [50, 60]", ["told apart"]),
+        (
+            "title = 'x'\n[[vary]]\nepsilon = 1\nmethods = ['lp_order3']\nhistory_weights = [1, 1]",
+            ["order 3 needs as many history weights, got 2"],
+        ),
     ],
 )
 def test_what_is_wrong_is_told(tmp_path: Path, text: str, words: list[str]) -> None:
