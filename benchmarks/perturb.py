@@ -45,7 +45,7 @@ def make_town(folder: Path, steps: int) -> None:
     rng = np.random.default_rng(0)
     parts = []
     for number, name in enumerate(zones.ids):
-        for regime, context in (("all day", "markov:2"), ("start", "none")):
+        for regime, context in (("all day", "order:2"), ("start", "none")):
             rows = make_rows(
                 places,
                 zones.members(number),

@@ -260,7 +260,7 @@ def _of_zones(out: Path) -> list[_Step]:
         _Step("Smaller ones of the same places, to look at them side by side: more and less privacy, with a past that "
               "counts (w = 1) and one that must make no difference (w = 0).",
               ["build", "--roads", out / "city.roads", "--walks", out / "walks-250.parquet",
-               "--epsilon", "{epsilon}", "--set", "history_weights=[{w}]", "--set", "context=markov:1",
+               "--epsilon", "{epsilon}", "--set", "history_weights=[{w}]", "--set", "context=order:1",
                "--set", "loss=straight", "--set", "max_places=60", "--set", "max_rows=50", "--set", "gap=0.2",
                "--out", out / "bundles" / "zones-{epsilon}-w{w}.bundle"],
               each={"epsilon": ("1", "8"), "w": ("0", "1")}),

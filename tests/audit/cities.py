@@ -64,7 +64,7 @@ class City:
     places: Places
     zones: Mapping[str, tuple[int, ...]]
     """Places that are in none of them are in no zone."""
-    context: str = "markov:1"
+    context: str = "order:1"
     history_weights: tuple[float, ...] = (1.0,)
     epsilon: float = 4.0
     eta_km: float = math.inf
@@ -134,21 +134,21 @@ _TWO_BY_TWO: Final = {"east": (2, 3, 6, 7), "west": (0, 1, 4, 5)}
 
 CITIES: Final[Mapping[str, City]] = {
     "none": City(_TWELVE, _ZONES, "none", ()),
-    "markov:1": City(_TWELVE, _ZONES),
-    "markov:1, η": City(_TWELVE, _ZONES, eta_km=0.8),
-    "markov:1, few rows": City(_TWELVE, _ZONES, max_rows=8),
-    "markov:1, small ε": City(_TWELVE, _ZONES, epsilon=0.5),
-    "markov:1, known past": City(_TWELVE, _ZONES, history_weights=(math.inf,)),
-    "markov:1, past of no weight": City(_TWELVE, _ZONES, history_weights=(0.0,)),
-    "markov:1, ties": City(lattice(4, 3), _ZONES, max_rows=20),
+    "order:1": City(_TWELVE, _ZONES),
+    "order:1, η": City(_TWELVE, _ZONES, eta_km=0.8),
+    "order:1, few rows": City(_TWELVE, _ZONES, max_rows=8),
+    "order:1, small ε": City(_TWELVE, _ZONES, epsilon=0.5),
+    "order:1, known past": City(_TWELVE, _ZONES, history_weights=(math.inf,)),
+    "order:1, past of no weight": City(_TWELVE, _ZONES, history_weights=(0.0,)),
+    "order:1, ties": City(lattice(4, 3), _ZONES, max_rows=20),
     "full, order 1": City(_TWELVE, _ZONES, "full"),
-    "markov:2": City(_TWELVE, _ZONES, "markov:2", (1.0, 0.5)),
-    "markov:2, η": City(_TWELVE, _ZONES, "markov:2", (1.0, 0.5), eta_km=1.0),
-    "markov:2, ties": City(lattice(4, 3), _ZONES, "markov:2", (1.0, 0.5)),
-    "markov:2, known at t - 1": City(_TWELVE, _ZONES, "markov:2", (math.inf, 0.5)),
-    "markov:2, odd weights": City(_TWELVE, _ZONES, "markov:2", (0.3, 2.0), epsilon=8.0),
+    "order:2": City(_TWELVE, _ZONES, "order:2", (1.0, 0.5)),
+    "order:2, η": City(_TWELVE, _ZONES, "order:2", (1.0, 0.5), eta_km=1.0),
+    "order:2, ties": City(lattice(4, 3), _ZONES, "order:2", (1.0, 0.5)),
+    "order:2, known at t - 1": City(_TWELVE, _ZONES, "order:2", (math.inf, 0.5)),
+    "order:2, odd weights": City(_TWELVE, _ZONES, "order:2", (0.3, 2.0), epsilon=8.0),
     "full, order 2": City(_TWELVE, _ZONES, "full", (1.0, 0.5), reach_m=320.0),
-    "markov:3": City(_EIGHT, _TWO_BY_TWO, "markov:3", (1.0, 0.5, 0.25), max_rows=60),
+    "order:3": City(_EIGHT, _TWO_BY_TWO, "order:3", (1.0, 0.5, 0.25), max_rows=60),
     "blanket of mixed length": City(_EIGHT, _TWO_BY_TWO, "blanket", (1.0, 0.5, 0.25), max_rows=60),
     "blanket of mixed length, η": City(
         _EIGHT, _TWO_BY_TWO, "blanket", (1.0, 0.5, 0.25), max_rows=60, eta_km=0.9, epsilon=2.0

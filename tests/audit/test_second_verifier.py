@@ -141,7 +141,7 @@ def test_products_of_cells_and_single_histories_give_the_same_distances(
             assert contents.distances.of_histories_pm(history, other_history, table.past_weights) == apart
 
 
-@pytest.mark.parametrize("name", ["markov:2, ties", "markov:1, known past", "markov:1, few rows"])
+@pytest.mark.parametrize("name", ["order:2, ties", "order:1, known past", "order:1, few rows"])
 def test_and_so_they_do_in_a_city(name: str, tmp_path: Path) -> None:
     contents = parse(CITIES[name].save(tmp_path / "a.bundle").read_bytes())
     for table in contents.tables[:2]:
@@ -255,10 +255,10 @@ def walks(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 KINDS = [
     ({"context": "none"}, 2.0),
-    ({"context": "markov:1"}, 0.5),
-    ({"context": "markov:1"}, 20.0),
-    ({"context": "markov:2"}, 8.0),
-    ({"context": "markov:3"}, 8.0),
+    ({"context": "order:1"}, 0.5),
+    ({"context": "order:1"}, 20.0),
+    ({"context": "order:2"}, 8.0),
+    ({"context": "order:3"}, 8.0),
     ({"context": "blanket", "order": 1}, 8.0),
     ({"context": "blanket", "order": 3, "eta_km": 0.25}, 20.0),
     ({"context": "blanket", "order": 2, "history_weights": (math.inf, 1.0)}, 8.0),

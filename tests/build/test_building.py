@@ -265,7 +265,7 @@ def test_zones_without_data_are_built_and_told(town: Town, tmp_path: Path) -> No
 
 def test_an_infinite_eta_and_a_known_past_are_kept(town: Town, tmp_path: Path) -> None:
     config = BuildConfig(
-        epsilon=2.0, eta_km=math.inf, history_weights=(math.inf,), context=Context.of("markov:1"), max_places=25,
+        epsilon=2.0, eta_km=math.inf, history_weights=(math.inf,), context=Context.of("order:1"), max_places=25,
         max_rows=40, gap=0.2, loss="straight",
     )  # fmt: skip
     record = build_bundle(town.roads, town.walks, tmp_path / "a.bundle", config=config, workers=1)

@@ -47,7 +47,7 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
         """,
     )
     with pytest.raises(ParameterError) as caught:
-        read_config(path, context="markov:4")
+        read_config(path, context="order:4")
     for words in (
         "epsilon in [privacy] must be a number",
         "unknown key 'eta_m' in [privacy] (did you mean 'eta_km'?)",
@@ -55,7 +55,7 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
         "unknown table [contxt] (did you mean 'context'?)",
         "gap in [search] must be less than or equal to 0.999, got 2",
         "seed in [held_out] must be a whole number, got 1.5",
-        "markov:1 to markov:3",
+        "order:1 to order:3",
     ):
         assert words in str(caught.value)
     assert str(caught.value).count("The configuration of the build is wrong") == 1
@@ -70,7 +70,7 @@ def test_all_that_is_wrong_is_told_at_once(tmp_path: Path) -> None:
         ({"history_weights": (1.0,) * 4}, "history_weights"),
         ({"history_weights": (-1.0,)}, "history_weights"),
         ({"history_weights": ()}, "needs 1 history weight"),
-        ({"context": "markov:2", "history_weights": (1.0,)}, "needs 2 history weight"),
+        ({"context": "order:2", "history_weights": (1.0,)}, "needs 2 history weight"),
         ({"context": "none", "order": 1}, "order needs the context blanket"),
         ({"context": "full", "predictor": Path("a")}, "predictor needs the context blanket"),
         ({"order": 1, "predictor": Path("a")}, "exclude each other"),
@@ -116,7 +116,7 @@ def test_parameters_as_json_tell_infinity_and_no_folders(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("context", "order", "largest"),
-    [("none", None, 0), ("markov:2", None, 2), ("blanket", None, 2), ("blanket", 1, 1), ("full", None, 3)],
+    [("none", None, 0), ("order:2", None, 2), ("blanket", None, 2), ("blanket", 1, 1), ("full", None, 3)],
 )
 def test_histories_are_as_long_as_the_context_looks_back(context: str, order: int | None, largest: int) -> None:
     assert BuildConfig(epsilon=2.0, context=Context.of(context), order=order).largest == largest

@@ -24,7 +24,7 @@ COUNTS = HistoryCounts(
 
 
 def disclosed(epsilon: float, *, truth: bool) -> tuple[float | None, ...]:
-    rows = make_rows(LINE, EAST, COUNTS, reach_m=700.0, context="markov:1", history_weights=[1.0], max_rows=40)
+    rows = make_rows(LINE, EAST, COUNTS, reach_m=700.0, context="order:1", history_weights=[1.0], max_rows=40)
     problem = make_problem(rows, StraightLine(LINE), epsilon=epsilon)
     wanted = np.searchsorted(EAST, rows.histories[:, 0])
     table = np.eye(4)[wanted] if truth else np.full((len(rows), 4), 0.25)
@@ -53,7 +53,7 @@ def test_a_report_that_says_where_one_is_leaves_no_error() -> None:
 
 
 def test_without_steps_nothing_is_measured() -> None:
-    rows = make_rows(LINE, EAST, no_steps(), reach_m=700.0, context="markov:1", history_weights=[1.0], max_rows=40)
+    rows = make_rows(LINE, EAST, no_steps(), reach_m=700.0, context="order:1", history_weights=[1.0], max_rows=40)
     problem = make_problem(rows, StraightLine(LINE), epsilon=1.0)
     mechanism = Mechanism.from_probabilities(np.full((len(rows), 4), 0.25), problem)
     found = zone_disclosure(mechanism, rows, no_steps(), ZONE_OF)

@@ -13,7 +13,7 @@ from tests.build.worlds import counted, grid, straight_on
 TOWN = grid(5, 4)
 ZONE = np.array([6, 7, 8, 11, 12, 13], np.int32)
 LOSS = StraightLine(TOWN)
-ROWS = make_rows(TOWN, ZONE, counted(straight_on(TOWN, 4000)), reach_m=700.0, context="markov:1", max_rows=40)
+ROWS = make_rows(TOWN, ZONE, counted(straight_on(TOWN, 4000)), reach_m=700.0, context="order:1", max_rows=40)
 MECHANISM = optimise(make_problem(ROWS, LOSS, epsilon=4.0), gap=0.01).mechanism
 
 

@@ -46,9 +46,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         eta_km=2.0,
         history_weights=(1.0, 0.5),
         loss="straight",
-        context=Context.of("markov:2"),
+        context=Context.of("order:2"),
         max_places=12,
-        max_rows=60,
+        max_rows=400,
         gap=0.1,
         compare=True,
     )
@@ -83,7 +83,7 @@ def test_the_page_tells_the_promise_and_every_zone(page: Path, record: BuildReco
     ):
         assert words in text
     for zone in record.zones:
-        assert f"{zone.number} {zone.regime} {zone.share:.1%} {zone.loss:.4g} {zone.gap:.2%}" in text
+        assert f"{zone.number} {zone.regime} {zone.share:.1%} {zone.loss:#.4g} {zone.gap:.2%}" in text
     for name, value in record.config["search"].items():
         assert f"{name} {parameter(value)}" in text
     assert page.read_text(encoding="utf-8").count("<img ") == 3

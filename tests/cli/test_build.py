@@ -62,7 +62,7 @@ def test_a_bundle_from_a_file_and_flags(world: tuple[Path, Path], tmp_path: Path
     for given_context, words in (
         ({"predictor": "a.predictor"}, "predictor a.predictor, at most 1 place"),
         ({"findings": "f.parquet"}, "for each group as found in f.parquet, at most 1 place"),
-        ({"context": "markov:1"}, "fixed past of 1 place (context markov:1)"),
+        ({"context": "order:1"}, "fixed past of 1 place (context order:1)"),
     ):
         config = {**record.config, "context": {**record.config["context"], **given_context}}
         assert replace(record, config=config).blanket == words

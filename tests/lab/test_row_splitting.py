@@ -20,10 +20,8 @@ WEIGHTS = (1.0, 0.5, 0.25)
 
 
 def rows_of(context: str, max_rows: int = 12) -> ZoneRows:
-    return make_rows(
-        PLACES, range(4), COUNTS, reach_m=500.0, context=context, history_weights=WEIGHTS, max_rows=max_rows,
-        lengths=FixedLengths(2),
-    )  # fmt: skip
+    told = FixedLengths(2) if context == "blanket" else context
+    return make_rows(PLACES, range(4), COUNTS, reach_m=500.0, context=told, history_weights=WEIGHTS, max_rows=max_rows)
 
 
 def split(coarse: ZoneRows, counts: HistoryCounts = COUNTS, **options: object) -> ZoneRows:
@@ -31,7 +29,7 @@ def split(coarse: ZoneRows, counts: HistoryCounts = COUNTS, **options: object) -
     return split_rows(coarse, PLACES, counts, **given)  # type: ignore[arg-type]  # options of many types
 
 
-@pytest.mark.parametrize("context", ["none", "markov:1", "blanket"])
+@pytest.mark.parametrize("context", ["none", "order:1", "blanket"])
 def test_each_row_is_a_part_of_one(context: str) -> None:
     coarse = rows_of(context)
     fine = split(coarse)
@@ -57,7 +55,7 @@ def test_distances_are_the_least_between_all_histories() -> None:
 
 
 def test_rows_that_are_split_alike_are_as_far_apart_as_before() -> None:
-    coarse = rows_of("markov:1")
+    coarse = rows_of("order:1")
     fine = split(coarse)
     part_of = coarse.row_of(fine.histories)
     assert fine.histories.shape[1] == coarse.histories.shape[1] + 1
@@ -68,18 +66,18 @@ def test_rows_that_are_split_alike_are_as_far_apart_as_before() -> None:
 
 
 def test_what_is_known_of_rows_adds_up() -> None:
-    coarse = rows_of("markov:1")
+    coarse = rows_of("order:1")
     fine = split(coarse)
     mass = np.bincount(coarse.row_of(fine.histories), fine.prior)
     assert mass == pytest.approx(coarse.prior, abs=1e-4)
     assert fine.report.rows == len(fine)
-    assert fine.report.context == "markov:1, refined"
+    assert fine.report.context == "order:1, refined"
     assert fine.report.histories_reachable > coarse.report.histories_reachable
     assert fine.history_weights == WEIGHTS[:2]
 
 
 def test_many_rows_get_fewer_parts_and_too_many_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    coarse = rows_of("markov:1")
+    coarse = rows_of("order:1")
     assert len(split(coarse)) == 4 * len(coarse)
     monkeypatch.setattr(refinement, "_MOST_FINE_ROWS", 2 * len(coarse) + 1)
     assert len(split(coarse)) == 2 * len(coarse)
@@ -89,6 +87,6 @@ def test_many_rows_get_fewer_parts_and_too_many_none(monkeypatch: pytest.MonkeyP
 
 
 def test_what_cannot_be_told_apart_stays() -> None:
-    coarse = rows_of("markov:1")
+    coarse = rows_of("order:1")
     assert split(coarse, history_weights=WEIGHTS[:1]) is coarse
     assert split(coarse, counts=no_steps(past=3)) is coarse

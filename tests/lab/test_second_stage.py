@@ -32,7 +32,7 @@ def test_two_parts_that_want_opposite_reports(exponent: float) -> None:
     assert refined.expected_loss(fine) == pytest.approx(1 / (1 + math.exp(exponent)), rel=1e-4)
 
 
-@pytest.mark.parametrize(("context", "weights"), [("none", (1.0,)), ("markov:1", (1.0, 0.5)), ("none", (math.inf,))])
+@pytest.mark.parametrize(("context", "weights"), [("none", (1.0,)), ("order:1", (1.0, 0.5)), ("none", (math.inf,))])
 @pytest.mark.parametrize("epsilon", [2.0, 8.0])
 def test_refined_rows_lie_between_the_optimum_and_the_first_stage(
     context: str, weights: tuple[float, ...], epsilon: float, tmp_path: Path

@@ -21,7 +21,8 @@ from geoblanket.build.config import BuildConfig
 from geoblanket.build.inputs import Inputs, ZoneTask, load_inputs, software_versions
 from geoblanket.build.measures import VehicleLosses, measure, ratio_interval, vehicle_losses, zone_disclosure
 from geoblanket.build.record import BuildRecord, Totals, ZoneRecord, write_record
-from geoblanket.build.rows import NO_CONTEXT, Context, ZoneRows, make_problem, make_rows
+from geoblanket.build.row_tree import Reach
+from geoblanket.build.rows import NO_CONTEXT, Aim, Context, ZoneRows, make_problem, make_rows
 from geoblanket.build.validation import as_json, read_dataclass
 from geoblanket.loss.place_loss import KnownLoss, PlaceLoss
 from geoblanket.mechanism.bundle.storage import BundledMechanism, next_version, save_bundle
@@ -173,9 +174,9 @@ def build_zone(task: ZoneTask) -> ZoneResult:
     leave_ctrl_c_to(task.process)
     started = time.perf_counter()
     config = task.config
-    rows = _rows(task, task.context)
-    plain = _rows(task, NO_CONTEXT) if config.compare and task.context != NO_CONTEXT else None
-    loss = _known_loss(task, [rows] if plain is None else [rows, plain])
+    loss = _known_loss(task)
+    rows = _rows(task, task.context, loss)
+    plain = _rows(task, NO_CONTEXT, loss) if config.compare and task.context != NO_CONTEXT else None
     result = _optimised(_problem(rows, loss, config), config)
     losses = vehicle_losses(result.mechanism, rows, task.steps, loss)
     base, base_losses = result, losses
@@ -219,23 +220,27 @@ def build_zone(task: ZoneTask) -> ZoneResult:
     return ZoneResult(record, bundled, losses, base_losses if compared else VehicleLosses.joined([]))
 
 
-def _rows(task: ZoneTask, context: Context) -> ZoneRows:
+def _rows(task: ZoneTask, context: Context, loss: PlaceLoss) -> ZoneRows:
+    config = task.config
     rows = make_rows(
         task.places,
         task.members,
         task.counts,
         reach_m=task.reach_m,
-        context=context,
-        lengths=task.lengths,
-        history_weights=task.config.history_weights,
-        max_rows=task.config.max_rows,
+        context=task.lengths if context.kind == "blanket" else context,
+        history_weights=config.history_weights,
+        max_rows=config.max_rows,
+        aim=Aim(loss, config.epsilon, config.eta_km),
     )
     return rows if task.metric is None else rows.measured(task.metric)
 
 
-def _known_loss(task: ZoneTask, all_rows: list[ZoneRows]) -> KnownLoss:
-    later = np.concatenate([task.steps.next_place, *(rows.next_place.indices for rows in all_rows)])
-    return KnownLoss.of(task.loss, later, all_rows[0].zone)
+def _known_loss(task: ZoneTask) -> KnownLoss:
+    reach = Reach(task.places.coordinates_e7, task.reach_m)
+    within = [reach.of(place) for place in task.members.tolist()]
+    return KnownLoss.of(
+        task.loss, np.concatenate([*within, task.counts.next_place, task.steps.next_place]), task.members
+    )
 
 
 def _problem(rows: ZoneRows, loss: PlaceLoss, config: BuildConfig) -> Problem:
@@ -313,6 +318,7 @@ def _totals(results: Sequence[ZoneResult], *, compare: bool) -> Totals:
         held_out_gain=gain,
         held_out_gain_low=low,
         held_out_gain_high=high,
+        deeper_share=sum(zone.share * zone.rows.deeper_share for zone in zones),
     )
 
 

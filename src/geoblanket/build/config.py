@@ -57,7 +57,7 @@ class BuildConfig(Parameters):
     Examples
     --------
     >>> from geoblanket import BuildConfig
-    >>> BuildConfig(epsilon=4.0, context="markov:1").eta_km
+    >>> BuildConfig(epsilon=4.0, context="order:1").eta_km
     5.0
     >>> BuildConfig(epsilon=-1.0)
     Traceback (most recent call last):
@@ -89,7 +89,7 @@ class BuildConfig(Parameters):
         DEFAULT_HISTORY_WEIGHTS,
     )
     context: Annotated[Context, BeforeValidator(Context.of)] = _context(
-        f"How much of the past the mechanism uses: none, markov:1 to markov:{LONGEST_PAST}, blanket or full.",
+        f"How much of the past the mechanism uses: none, order:1 to order:{LONGEST_PAST}, blanket or full.",
         Context("blanket"),
     )
     predictor: Path | None = _context(
@@ -178,7 +178,7 @@ class BuildConfig(Parameters):
         """Γ: how many earlier places histories have."""
         if self.context.kind == "blanket" and self.predictor is None and self.findings is None:
             return self.blanket_order
-        return {"none": 0, "markov": self.context.order}.get(self.context.kind, len(self.history_weights))
+        return self.context.past(len(self.history_weights))
 
     @property
     def blanket_order(self) -> int:

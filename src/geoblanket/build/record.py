@@ -116,6 +116,8 @@ class Totals:
     held_out_gain_low: float | None
     held_out_gain_high: float | None
     """The 95 % confidence interval of that gain; vehicles count as independent."""
+    deeper_share: float | None = None
+    """The share of the probability in rows that look further back than t − 1; None in records of 0.2."""
 
 
 @dataclass(frozen=True)

@@ -189,7 +189,7 @@ def _add_sizes(page: Page, record: BuildRecord) -> None:
     page.heading("Sizes, before and after the reduction")
     page.paragraph(
         "Before: every history of the full length that a vehicle can have is a row of its own. After: only what the "
-        "context looks at tells rows apart, and histories that were hardly seen share the row of the nearest one. The "
+        "context looks at tells rows apart, and histories without a row share that of the nearest one. The "
         "promise between histories is the same."
     )
     page.table(
@@ -202,15 +202,16 @@ def _add_sizes(page: Page, record: BuildRecord) -> None:
         caption="All zones and regimes together.",
     )
     page.table(
-        ("zone", "regime", "context", "places", "histories within reach", "seen", "rows", "seconds"),
+        ("zone", "regime", "context", "places", "histories within reach", "seen", "rows", "by lag", "seconds"),
         [
             (
                 f"{zone.number}", zone.regime, zone.rows.context, f"{zone.rows.places:,}",
                 _count(zone.rows.histories_reachable), f"{zone.rows.histories_seen:,}", f"{zone.rows.rows:,}",
-                f"{zone.seconds:.1f}",
+                zone.rows.by_lag, f"{zone.seconds:.1f}",
             )
             for zone in record.zones_in_order
         ],
+        caption="By lag: rows that look back to t − 1, t − 2, ..., and how probable those beyond t − 1 are.",
         words=(0, 1, 2),
     )  # fmt: skip
 

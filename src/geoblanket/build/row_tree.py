@@ -1,26 +1,29 @@
 """Which histories have rows of their own; every other one uses the row of the nearest (`HistoryTable`).
 
-Rows grow as a tree: a place at t; below it, the places at t − 1 that are nearest to it; below these, where the blanket
-is long enough, the places at t − 2 that were seen with them most often; and so on.
+Rows grow as a tree: a place at t; below it, the places at t − 1 within a radius of it; below those of them that were
+seen, and where the blanket is long enough, the places at t − 2 within a radius of that at t − 1; and so on. From lag to
+lag the radius shrinks by one factor. The tree is as large as the number of rows allows.
 
-Why the nearest places at t − 1, and not those seen most often: histories that share a row bring all rows near them
-closer together, also those of frequent histories. If all that lies beyond some radius of x_t is lumped together, two
-vehicles that stand at places d apart are protected as if they were no further apart than twice the radius plus d, and
-what context is worth ends there. So the radius must be as large as the number of rows allows. No vehicle comes from
-further away than it can drive within one interval (`Reach`).
+Why the nearest places, and not only those that were seen: histories that share a row bring all rows near them closer
+together, also those of frequent histories. If all that lies beyond some radius is lumped together, two vehicles are
+protected as if their pasts were no further apart than twice the radius, and what context is worth ends there. So
+histories that nobody drove get rows too, where they keep others apart. And every place gets the same radius: a place
+with a smaller one is a short cut between the rows of its neighbours.
+
+No vehicle comes from further away than it can drive within one interval (`Reach`).
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from geoblanket._arrays import Bools, Floats, Indices, Ints, Positions
+from geoblanket._arrays import Floats, Indices, Ints
 from geoblanket._geodesy import haversine_m
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.histories import HistoryCounts
@@ -31,8 +34,8 @@ __all__ = [
     "FixedLengths",
     "Lengths",
     "Reach",
-    "choose_branches",
     "every_branch",
+    "grow_rows",
     "list_histories",
     "reach_radius_m",
 ]
@@ -70,7 +73,9 @@ class Reach:
             raise ParameterError(f"The reach must be zero or more metres. Got {radius_m} instead.")
         self.radius_m = radius_m
         self._lat, self._lon = (places_e7 * 1e-7).T
+        self._distinct = np.unique(places_e7, axis=0, return_index=True)[1]
         self._within: dict[int, Indices] = {}
+        self._nearest: dict[int, tuple[Indices, Floats]] = {}
 
     def of(self, place: int) -> Indices:
         """Return the places within reach of a place, itself among them, ascending."""
@@ -79,9 +84,18 @@ class Reach:
             self._within[place] = np.flatnonzero(distance <= self.radius_m).astype(np.int32)
         return self._within[place]
 
-    def distance_m(self, place: int, others: Indices) -> Floats:
-        """Return how far some places are from a place, metres."""
-        return haversine_m(self._lat[place], self._lon[place], self._lat[others], self._lon[others])
+    def nearest(self, place: int, radius_m: float) -> Indices:
+        """Return the places within a radius of a place and within reach, the nearest first: at least itself.
+
+        Of several at one point only the first: no history would use the rows of the others.
+        """
+        if place not in self._nearest:
+            others = np.intersect1d(self.of(place), self._distinct).astype(np.int32)
+            distance = haversine_m(self._lat[place], self._lon[place], self._lat[others], self._lon[others])
+            order = np.argsort(distance, kind="stable")
+            self._nearest[place] = others[order], distance[order]
+        others, distance = self._nearest[place]
+        return others[: max(1, int(np.searchsorted(distance, radius_m, side="right")))]
 
 
 Lengths = Callable[[Indices, Indices], npt.ArrayLike]
@@ -102,24 +116,12 @@ class FixedLengths:
 Branches = Callable[[tuple[int, ...]], Indices]
 """The earlier places that have rows of their own below the beginning of a history, the most important first."""
 
-_FIRST_SHARE: Final = 0.95
-"""Of the rows, where some blanket is longer than 1, the share for places at t − 1: a row lowers the loss more there."""
-_MIN_COUNT: Final = 2
-"""How often a history must have been seen, to be told apart by places at t − 2 and before."""
+_HALVINGS: Final = 24
+"""Until the size of the tree is found: its radius to less than a millimetre."""
 _NONE: Final[Indices] = np.empty(0, np.int32)
 
 
-@dataclass(frozen=True, eq=False)
-class _Level:
-    """Different beginnings (x_t, ..., x_{t-k}) of the histories that were seen."""
-
-    prefixes: Indices
-    count: Ints
-    parent: Positions
-    """The position of each one's own beginning in the level above."""
-
-
-def choose_branches(
+def grow_rows(
     zone: Indices,
     counts: HistoryCounts,
     reach: Reach,
@@ -127,8 +129,12 @@ def choose_branches(
     largest: int,
     lengths: Lengths,
     max_rows: int,
-) -> Branches:
-    """Choose the histories that have rows of their own.
+    shrink: float,
+) -> tuple[Indices, bool]:
+    """Choose the histories that have rows of their own: as many as fit.
+
+    The radius at t − 1 grows first, up to the reach; then the shrink, up to 1, where every history that was seen has a
+    row.
 
     Parameters
     ----------
@@ -142,82 +148,55 @@ def choose_branches(
         See `Lengths`.
     max_rows
         How many rows there may be; each place has one at least.
+    shrink
+        The radius at a lag, as a share of that at the lag before, while that at t − 1 grows, 0 to 1. With 0, places
+        before t − 1 are told apart only where rows are left.
+
+    Returns
+    -------
+    listed
+        As `list_histories` returns them.
+    complete
+        Whether every history that was seen has a row.
     """
-    levels = _levels(counts, largest)
-    allowed = [np.ones(len(levels[0].count), bool)] if levels else []
-    for lag, level in enumerate(levels[1:], start=2):
-        longer = np.asarray(lengths(level.prefixes[:, 0], level.prefixes[:, 1])) >= lag
-        allowed.append(longer & (level.count >= _MIN_COUNT) & allowed[-1][level.parent])
-    deeper = any(ok.any() for ok in allowed[1:])
-    nearest = _nearest(zone, reach, int(max_rows * _FIRST_SHARE) if deeper else max_rows) if largest else {}
-    below: dict[tuple[int, ...], list[int]] = {}
-    if deeper:
-        with_row = {(now, before) for now, places in nearest.items() for before in places.tolist()}
-        allowed[0] = np.array([tuple(prefix) in with_row for prefix in levels[0].prefixes.tolist()])
-        below = _frequent(levels, allowed, max(0, max_rows - len(with_row)))
+    longer = _longer(counts, largest, lengths)
 
-    def branches(prefix: tuple[int, ...]) -> Indices:
-        return nearest[prefix[0]] if len(prefix) == 1 else np.array(below.get(prefix, _NONE), np.int32)
+    def grown(size: float) -> Branches:
+        """Return the tree of a size from 0 to 2: it grows in radius up to 1, then in depth."""
+        radius_m, factor = reach.radius_m * min(size, 1.0), shrink + (1 - shrink) * max(size - 1, 0.0)
+        return lambda prefix: (
+            reach.nearest(prefix[-1], radius_m * factor ** (len(prefix) - 1))
+            if len(prefix) == 1 or prefix in longer
+            else _NONE
+        )
 
-    return branches
+    def fits(size: float) -> bool:
+        branches = grown(size)
+        rows = (history for place in zone.tolist() for history in _below((place,), branches, 1 + largest))
+        return next(islice(rows, max_rows, None), None) is None
+
+    least, most = 0.0, 2.0
+    if fits(most):
+        return list_histories(zone, grown(most), largest=largest), True
+    for _ in range(_HALVINGS):
+        middle = (least + most) / 2
+        least, most = (middle, most) if fits(middle) else (least, middle)
+    return list_histories(zone, grown(least), largest=largest), False
+
+
+def _longer(counts: HistoryCounts, largest: int, lengths: Lengths) -> set[tuple[int, ...]]:
+    """Return the beginnings of histories that were seen and whose blanket is longer than they are."""
+    longer: set[tuple[int, ...]] = set()
+    for past in range(1, largest):
+        prefixes = np.unique(counts.histories[:, : past + 1], axis=0)
+        deeper = np.asarray(lengths(prefixes[:, 0], prefixes[:, 1])) > past
+        longer.update(map(tuple, prefixes[deeper].tolist()))
+    return longer
 
 
 def every_branch(reach: Reach) -> Branches:
     """Return all that can be reached: every history has a row of its own."""
     return lambda prefix: reach.of(prefix[-1])
-
-
-def _nearest(zone: Indices, reach: Reach, max_rows: int) -> dict[int, Indices]:
-    """Return the places within a radius of each place of the zone, as large as the number of rows allows."""
-    within = [reach.of(place) for place in zone.tolist()]
-    distance_m = [reach.distance_m(place, places) for place, places in zip(zone.tolist(), within, strict=True)]
-    ordered = np.sort(np.concatenate(distance_m))
-    # All at the same distance, or none of them.
-    radius_m = ordered[max_rows] if max_rows < len(ordered) else np.inf
-    return {
-        place: places[np.argsort(distance, kind="stable")][: max(1, int((distance < radius_m).sum()))]
-        for place, places, distance in zip(zone.tolist(), within, distance_m, strict=True)
-    }
-
-
-def _levels(counts: HistoryCounts, largest: int) -> list[_Level]:
-    """Return the beginnings with one earlier place, with two, ..."""
-    levels = []
-    node = counts.histories[:, 0].astype(np.int64)
-    for lag in range(1, largest + 1):
-        keys = np.column_stack([node, counts.histories[:, lag]])
-        different, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-        node = inverse.ravel()
-        count = np.bincount(node, counts.count, len(different)).astype(np.int64)
-        levels.append(_Level(counts.histories[first, : lag + 1], count, different[:, 0].astype(np.intp)))
-    return levels
-
-
-def _frequent(levels: list[_Level], allowed: list[Bools], more_rows: int) -> dict[tuple[int, ...], list[int]]:
-    """Return the places at t − 2 and before with rows of their own, for at most `more_rows` rows more than before."""
-    allowed = [allowed[0], *allowed[1:]]
-    for lag in range(1, len(levels)):
-        allowed[lag] = allowed[lag] & allowed[lag - 1][levels[lag].parent]
-    seen = np.unique(np.concatenate([level.count[ok] for level, ok in zip(levels[1:], allowed[1:], strict=True)]))
-    # Rows get fewer as the least count grows; beyond all counts there are none more.
-    steps = [_MIN_COUNT, *seen[seen > _MIN_COUNT].tolist(), int(seen.max(initial=_MIN_COUNT)) + 1]
-    least = steps[bisect_left(steps, True, key=lambda count: _more_rows(levels, allowed, count) <= more_rows)]
-    below: dict[tuple[int, ...], list[int]] = {}
-    for level, ok in zip(levels[1:], allowed[1:], strict=True):
-        kept = np.flatnonzero(ok & (level.count >= least))
-        for index in kept[np.argsort(-level.count[kept], kind="stable")]:
-            *before, place = level.prefixes[index].tolist()
-            below.setdefault(tuple(before), []).append(place)
-    return below
-
-
-def _more_rows(levels: list[_Level], allowed: list[Bools], least: int) -> int:
-    """Return how many rows come on top if histories seen so often have rows of their own."""
-    rows = np.ones(len(levels[-1].count), np.int64)
-    for upper, level, ok in zip(levels[-2::-1], levels[:0:-1], allowed[:0:-1], strict=True):
-        kept = ok & (level.count >= least)
-        rows = np.maximum(1, np.bincount(level.parent[kept], rows[kept], len(upper.count)).astype(np.int64))
-    return int(rows.sum()) - len(rows)
 
 
 def list_histories(zone: Indices, branches: Branches, *, largest: int) -> Indices:

@@ -7,9 +7,10 @@ probable each is, where it leads, and how far apart they are. With a loss they m
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Literal
 
 import numpy as np
@@ -19,12 +20,14 @@ from scipy.sparse import csr_array
 from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Indices, Ints
 from geoblanket._display import counted, short_repr
+from geoblanket._geodesy import haversine_m
 from geoblanket.build.row_tree import (
     Branches,
+    FixedLengths,
     Lengths,
     Reach,
-    choose_branches,
     every_branch,
+    grow_rows,
     list_histories,
 )
 from geoblanket.errors import ParameterError
@@ -41,6 +44,7 @@ __all__ = [
     "DEFAULT_HISTORY_WEIGHTS",
     "MAX_ROWS",
     "NO_CONTEXT",
+    "Aim",
     "Context",
     "RowsReport",
     "ZoneRows",
@@ -57,30 +61,38 @@ DEFAULT_HISTORY_WEIGHTS = (1.0, 0.5, 0.25)
 class Context:
     """What of the past decides; `Context.of` reads it from its name."""
 
-    kind: Literal["none", "markov", "blanket", "full"]
-    """`none`: the present place only; `markov`: a fixed number of earlier places; `blanket`: as many as the Markov
-    blanket has; `full`: all, and every history that was seen has a row of its own."""
+    kind: Literal["none", "order", "blanket", "full"]
+    """`none`: the present place only; `order`: a fixed number of earlier places; `blanket`: as many as the Markov
+    blanket has; `full`: all, and every history within reach has a row of its own."""
     order: int = 0
-    """How many earlier places `markov` looks at."""
+    """How many earlier places `order` looks at."""
+    lengths: Lengths | None = field(default=None, compare=False, repr=False)
+    """How long the blanket is; needed where rows are made of it."""
 
     @classmethod
-    def of(cls, context: Context | str) -> Context:
-        """Return the context named `none`, `markov:1` (to `markov:3`), `blanket` or `full`, or a `Context` itself."""
+    def of(cls, context: Context | str | Lengths) -> Context:
+        """Return the context named `none`, `order:1` (to `order:3`), `blanket` or `full`, or that of lengths.
+
+        `markov:1`, the name in versions up to 0.2, is `order:1`.
+        """
         if isinstance(context, Context):
             return context
-        if str(context) not in (named := {str(known): known for known in _CONTEXTS}):
+        if callable(context):
+            return cls("blanket", lengths=context)
+        name = str(context).replace("markov:", "order:")
+        if name not in (named := {str(known): known for known in _CONTEXTS}):
             raise ParameterError(
-                f"The context must be none, markov:1 to markov:{LONGEST_PAST}, blanket or full. "
+                f"The context must be none, order:1 to order:{LONGEST_PAST}, blanket or full. "
                 f"Got {str(context)[:20]!r} instead."
             )
-        return named[str(context)]
+        return named[name]
 
     def past(self, most: int) -> int:
         """Return how many earlier places it looks at, where histories have `most`."""
-        return {"none": 0, "markov": self.order}.get(self.kind, most)
+        return {"none": 0, "order": self.order}.get(self.kind, most)
 
     def __str__(self) -> str:
-        return f"markov:{self.order}" if self.kind == "markov" else self.kind
+        return f"order:{self.order}" if self.kind == "order" else self.kind
 
 
 NO_CONTEXT = Context("none")
@@ -88,17 +100,36 @@ _CONTEXTS = (
     NO_CONTEXT,
     Context("blanket"),
     Context("full"),
-    *(Context("markov", order) for order in range(1, LONGEST_PAST + 1)),
+    *(Context("order", order) for order in range(1, LONGEST_PAST + 1)),
 )
 
 
-MAX_ROWS = 900
-"""Rows of a zone, by default: more make the loss smaller, and the search longer."""
+MAX_ROWS = 1000
+"""Rows of a zone, by default: more make the loss smaller, and the search longer than a minute."""
+_SHRINKS = (0.0, 0.35, 0.5, 0.7, 1.0)
+"""What the radius of rows may shrink by from lag to lag; see `grow_rows`."""
+_TRIAL_ROWS = 250
+"""Rows of a trial: it takes a second or two."""
+_TRIAL_GAP = 0.002
+"""Rows that look back further must lose less by this share."""
+_BYTES_PER_PAIR = 40
+"""Of memory, for each pair of rows: distances, and what is needed to find them."""
 
 _MOST_ROWS = 5_000
 _PSEUDO_COUNT = 0.1
 """Steps added to those seen at each place, so that no row has a prior of 0."""
 _TYPICAL_M = 300.0
+
+
+@dataclass(frozen=True, eq=False)
+class Aim:
+    """What rows are for: their worth is what they save of this loss, under this promise."""
+
+    loss: PlaceLoss
+    epsilon: float = 2.0
+    """ε per kilometre."""
+    eta_km: float = 5.0
+    """The largest distance at which rows are constrained, kilometres."""
 
 
 @dataclass(frozen=True)
@@ -118,6 +149,21 @@ class RowsReport:
     """How many different ones were seen."""
     rows: int
     """How many histories have a row of their own; any other uses the row of the nearest."""
+    rows_by_lag: tuple[int, ...] = ()
+    """How many rows look back to the present place only, to t − 1, to t − 2, ...; empty in records of 0.2."""
+    prior_by_lag: tuple[float, ...] = ()
+    """How probable these rows are, together."""
+
+    @property
+    def by_lag(self) -> str:
+        """The rows that look back to t − 1, t − 2, ..., and how probable those beyond t − 1 are: "120 + 80 (55%)"."""
+        rows = " + ".join(f"{rows:,}" for rows in self.rows_by_lag[1:])
+        return f"{rows} ({self.deeper_share:.0%})" if len(self.rows_by_lag) > 2 else f"{self.rows:,}"
+
+    @property
+    def deeper_share(self) -> float:
+        """The share of the probability in rows that look further back than t − 1."""
+        return sum(self.prior_by_lag[2:])
 
     @property
     def variables(self) -> int:
@@ -208,12 +254,16 @@ def make_rows(
     counts: HistoryCounts,
     *,
     reach_m: float,
-    context: Context | str = "blanket",
-    lengths: Lengths | None = None,
+    context: Context | str | Lengths = "blanket",
     history_weights: Sequence[float] = DEFAULT_HISTORY_WEIGHTS,
     max_rows: int = MAX_ROWS,
+    aim: Aim | None = None,
 ) -> ZoneRows:
     """Make the rows of a zone.
+
+    Which lags get how many rows is decided by what they are worth: rows of several shapes are tried on the busiest part
+    of the zone, and those whose optimum loses least are taken. The shape without places before t − 1 is one of them. If
+    every history that was seen fits, each has a row.
 
     If no training step lies in the zone, all its places are equally probable and vehicles move to nearby places; the
     report says so.
@@ -229,13 +279,13 @@ def make_rows(
     reach_m
         How far apart the places of a history can be, metres; see `reach_radius_m`.
     context
-        See `Context`.
-    lengths
-        With the context "blanket": how long the blanket is; see `Lengths`.
+        See `Context`; "blanket" stands for lengths of blankets, which are given instead (`Lengths`).
     history_weights
         What earlier places count in distances, the latest first; `inf` for a past that is known.
     max_rows
         The most rows, except with the context "full"; never fewer than places.
+    aim
+        What rows are for; None for the straight-line distance with ε = 2 per km.
 
     Examples
     --------
@@ -246,7 +296,7 @@ def make_rows(
     >>> from geoblanket.mobility.histories import count_histories
     >>> places = choose_places(graph, spacing_m=500)
     >>> counts = count_histories("walks.parquet", places, largest=1)
-    >>> rows = make_rows(places, range(8), counts, reach_m=1000, context="markov:1", history_weights=[1], max_rows=20)
+    >>> rows = make_rows(places, range(8), counts, reach_m=1000, context="order:1", history_weights=[1], max_rows=20)
     >>> len(rows) <= 20
     True
     """
@@ -256,31 +306,64 @@ def make_rows(
     largest = _largest(context, history_weights, counts)
     coordinates = places.coordinates_e7
     reach = Reach(coordinates, reach_m)
-    here = counts.where(np.isin(counts.histories[:, 0], zone))
-    seen = HistoryCounts(here.histories[:, : largest + 1], here.depth, here.regime, here.next_place, here.count)
-    branches = (
-        _unreduced(reach, _reachable(zone, reach, largest))
-        if context.kind == "full"
-        else choose_branches(
-            zone,
-            seen,
-            reach,
-            largest=largest,
-            lengths=_lengths(context, lengths, largest),
-            max_rows=max_rows,
-        )
-    )
-    listed = list_histories(zone, branches, largest=largest)
-    return rows_of_histories(
+    seen = counts.where(np.isin(counts.histories[:, 0], zone))
+    seen = replace(seen, histories=seen.histories[:, : largest + 1])
+    rows_of = partial(
+        rows_of_histories,
         places,
-        zone,
-        listed,
-        seen,
         reach_m=reach_m,
         history_weights=history_weights,
         context=str(context),
         largest=largest,
     )
+    if context.kind == "full":
+        listed = list_histories(zone, _unreduced(reach, _reachable(zone, reach, largest)), largest=largest)
+        return rows_of(zone, listed, seen)
+    grow = partial(grow_rows, reach=reach, largest=largest, lengths=_lengths(context, largest))
+    listed, complete = grow(zone, seen, max_rows=max_rows, shrink=_SHRINKS[-1])
+    if largest > 1 and not complete:
+        part = _busiest(places, zone, seen, len(zone) * _TRIAL_ROWS // max_rows)
+        here = seen.where(np.isin(seen.histories[:, 0], part))
+        trials = (
+            (shrink, grow(part, here, max_rows=max_rows * len(part) // len(zone), shrink=shrink)[0])
+            for shrink in _SHRINKS
+        )
+        shrink = _best_shrink(
+            ((shrink, rows_of(part, rows, here)) for shrink, rows in trials), aim or _default_aim(places)
+        )
+        listed, _ = grow(zone, seen, max_rows=max_rows, shrink=shrink)
+    return rows_of(zone, listed, seen)
+
+
+def _best_shrink(trials: Iterable[tuple[float, ZoneRows]], aim: Aim) -> float:
+    """Return the shrink of the radius whose rows lose least; of equally good ones the first, which looks back least."""
+    from geoblanket.mechanism.solver.optimiser import optimise
+
+    best, least, tried = 0.0, math.inf, np.empty((0, 0), np.int32)
+    for shrink, rows in trials:
+        if np.array_equal(rows.histories, tried):
+            continue
+        tried = rows.histories
+        problem = make_problem(rows, aim.loss, epsilon=aim.epsilon, eta_km=aim.eta_km)
+        loss = optimise(problem, gap=_TRIAL_GAP).loss
+        if loss < least * (1 - _TRIAL_GAP):
+            best, least = shrink, loss
+    return best
+
+
+def _default_aim(places: Places) -> Aim:
+    from geoblanket.loss.standard import StraightLine
+
+    return Aim(StraightLine(places))
+
+
+def _busiest(places: Places, zone: Indices, seen: HistoryCounts, count: int) -> Indices:
+    """Return the place of a zone with the most steps and those nearest to it, at least two in all if there are."""
+    steps = np.bincount(seen.histories[:, 0], seen.count, len(places))[zone]
+    lat, lon = places.lat[zone], places.lon[zone]
+    busiest = int(steps.argmax())
+    nearest = np.argsort(haversine_m(lat[busiest], lon[busiest], lat, lon), kind="stable")
+    return np.sort(zone[nearest[: max(2, count)]])
 
 
 def rows_of_histories(
@@ -309,22 +392,40 @@ def rows_of_histories(
     largest
         Γ of the full order, for the report: how many earlier places histories have, whether rows look at them or not.
     """
+    _check_memory(len(listed))
     coordinates = places.coordinates_e7
     seen = replace(seen, histories=seen.histories[:, : largest + 1])
     weights = tuple(history_weights[: listed.shape[1] - 1])
     numbers = np.arange(len(listed), dtype=np.int32)
     table, metric = HistoryTable(coordinates, listed, numbers), Metric.haversine(coordinates)
     of_seen = table.row_of(seen.histories)
+    prior = _prior(listed[:, 0], np.bincount(of_seen, seen.count, len(listed)).astype(np.float64))
     return ZoneRows(
         places_e7=coordinates,
         zone=zone,
         history_weights=weights,
         histories=listed,
-        prior=_prior(listed[:, 0], np.bincount(of_seen, seen.count, len(listed)).astype(np.float64)),
+        prior=prior,
         next_place=_next_places(places, listed, of_seen, seen, reach_m),
         distance_mm=row_distances(table, [metric] * listed.shape[1], tuple(map(weight_in_micro, weights))),
-        report=_report(context, zone, seen, _reachable(zone, Reach(coordinates, reach_m), largest), listed),
+        report=_report(
+            context,
+            zone,
+            seen,
+            reachable=_reachable(zone, Reach(coordinates, reach_m), largest),
+            listed=listed,
+            prior=prior,
+        ),
     )
+
+
+def _check_memory(rows: int) -> None:
+    needed, there = _BYTES_PER_PAIR * rows**2, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > there:
+        raise ParameterError(
+            f"{rows:,} rows need about {needed / 1e9:,.0f} GB for their distances, and this machine has "
+            f"{there / 1e9:,.0f} GB. Set a smaller max_rows."
+        )
 
 
 def _check(places: Places, zone: Indices, max_rows: int) -> None:
@@ -348,12 +449,12 @@ def _largest(context: Context, history_weights: Sequence[float], counts: History
     return context.past(largest)
 
 
-def _lengths(context: Context, lengths: Lengths | None, largest: int) -> Lengths:
+def _lengths(context: Context, largest: int) -> Lengths:
     if context.kind != "blanket":
-        return lambda now, _: np.full(len(now), largest)
-    if lengths is None:
-        raise ParameterError("The context 'blanket' needs lengths: how long the blanket is.")
-    return lengths
+        return FixedLengths(largest)
+    if context.lengths is None:
+        raise ParameterError("The context 'blanket' needs lengths: how long the blanket is. Give them as the context.")
+    return context.lengths
 
 
 def _prior(present: Indices, seen: Floats) -> Floats:
@@ -414,7 +515,10 @@ def _unreduced(reach: Reach, rows: int) -> Branches:
     return every_branch(reach)
 
 
-def _report(context: str, zone: Indices, seen: HistoryCounts, reachable: int, listed: Indices) -> RowsReport:
+def _report(
+    context: str, zone: Indices, seen: HistoryCounts, *, reachable: int, listed: Indices, prior: Floats
+) -> RowsReport:
+    lag = (listed >= 0).sum(axis=1) - 1
     return RowsReport(
         context=context,
         places=len(zone),
@@ -423,6 +527,8 @@ def _report(context: str, zone: Indices, seen: HistoryCounts, reachable: int, li
         histories_reachable=reachable,
         histories_seen=len(np.unique(seen.histories, axis=0)),
         rows=len(listed),
+        rows_by_lag=tuple(np.bincount(lag).tolist()),
+        prior_by_lag=tuple(np.bincount(lag, prior).tolist()),
     )
 
 

@@ -157,7 +157,7 @@ def _print_record(record: BuildRecord) -> None:
                 (
                     f"{zone.number}, {zone.regime}",
                     figure(zone.rows.places),
-                    figure(zone.rows.rows),
+                    zone.rows.by_lag,
                     figure(zone.loss),
                     f"{zone.gap:.2%}",
                     figure(None if zone.held_out is None else zone.held_out.loss),
@@ -165,7 +165,7 @@ def _print_record(record: BuildRecord) -> None:
                 )
                 for zone in record.zones_in_order
             ],
-            header=("zone, regime", "places", "rows", f"loss, {record.unit}", "gap", "held out", "outputs"),
+            header=("zone, regime", "places", "rows by lag", f"loss, {record.unit}", "gap", "held out", "outputs"),
         )
     if (caution := record.caution) is not None:
         say(caution)

@@ -41,7 +41,7 @@ def test_randomised_response_between_two_places(epsilon: float, apart: float, pr
 
 @pytest.mark.parametrize("known_past", [0, 1, 2])
 def test_without_noise_it_always_knows_and_a_constant_report_tells_nothing(known_past: int) -> None:
-    rows = rows_of("markov:1")
+    rows = rows_of("order:1")
     cases = Cases.of_counts(rows, COUNTS, known_past=known_past)
     exposed = attack_report(np.eye(6)[present(rows)], cases, zone_distance_km(rows))
     assert exposed.success == pytest.approx(1.0)
@@ -53,7 +53,7 @@ def test_without_noise_it_always_knows_and_a_constant_report_tells_nothing(known
 
 
 @pytest.mark.parametrize("known_past", [0, 1, 2])
-@pytest.mark.parametrize("context", ["none", "markov:1", "markov:2"])
+@pytest.mark.parametrize("context", ["none", "order:1", "order:2"])
 def test_against_bayes_rule_in_a_loop(context: str, known_past: int) -> None:
     rows = rows_of(context)
     q, apart = random_channel(len(rows), 6, seed=2), zone_distance_km(rows)
@@ -82,7 +82,7 @@ def test_against_bayes_rule_in_a_loop(context: str, known_past: int) -> None:
 
 
 def test_rows_as_cases_have_the_prior_of_the_design() -> None:
-    rows = rows_of("markov:1")
+    rows = rows_of("order:1")
     q, apart = random_channel(len(rows), 6, seed=3), zone_distance_km(rows)
     joint = np.zeros((6, 6))
     np.add.at(joint, present(rows), rows.prior[:, None] * q)
@@ -108,7 +108,7 @@ def test_no_processing_of_reports_helps(seed: int, sharpness: float) -> None:
 
 
 def test_what_is_known_helps() -> None:
-    rows = rows_of("markov:1")
+    rows = rows_of("order:1")
     q, apart = random_channel(len(rows), 6, seed=4), zone_distance_km(rows)
     nothing, exact = (attack_report(q, Cases.of_counts(rows, COUNTS, known_past=past), apart) for past in (0, 1))
     assert nothing.success < exact.success

@@ -34,7 +34,7 @@ def test_a_known_past_is_not_protected() -> None:
 
 
 def test_reports_of_a_mechanism_never_tell_more_than_the_bound() -> None:
-    rows = rows_of("markov:1")
+    rows = rows_of("order:1")
     q = optimise(make_problem(rows, StraightLine(TOWN), epsilon=3.0), gap=0.01).mechanism.probabilities
     rng = np.random.default_rng(0)
     tightest = 0.0

@@ -18,7 +18,7 @@ from tests.build.worlds import counted, grid, straight_on
 
 PLACES = grid(4, 3)
 STEPS = straight_on(PLACES, 300)
-ROWS = make_rows(PLACES, np.arange(12), counted(STEPS), reach_m=700.0, context="markov:1", history_weights=[1.0])
+ROWS = make_rows(PLACES, np.arange(12), counted(STEPS), reach_m=700.0, context="order:1", history_weights=[1.0])
 PROBLEM = Problem.in_millimetres(
     loss=np.ones((len(ROWS), 12)), prior=ROWS.prior, distance_mm=ROWS.distance_mm, epsilon=1.0
 )

@@ -52,10 +52,9 @@ def test_the_papers_experiment_has_its_methods_and_budgets() -> None:
     paper = read_experiment("paper")
     main = [one for one in paper.settings if one.loss_case == "population"]
     assert [one.epsilon for one in main] == [0.25, 0.5, 1, 2, 4, 8]
-    # Second stages need smaller zones: they have an experiment of their own.
-    in_zones = {
-        key for key, method in METHODS.items() if not method.only_city_wide and not method.rows.endswith(", split")
-    }
+    # Second stages and longer orders have experiments of their own.
+    others = ("predicted, split", "order:2", "order:3")
+    in_zones = {key for key, method in METHODS.items() if not method.only_city_wide and method.rows not in others}
     assert all(set(one.methods) == in_zones for one in main)
     assert {one.loss_case for one in paper.settings} == {"population", "case II"}
     assert paper.destinations == 500
@@ -72,6 +71,10 @@ def test_the_papers_experiment_has_its_methods_and_budgets() -> None:
         ("title = 'x'\n[[vary]]\nepsilon = 'two'\nmethods = ['lp']", ["epsilon must be a number"]),
         ("title = 'x'\n[[vary]]\nmethods = ['lp']", ["epsilon"]),
         ("title = 'x'\n[[vary]]\nepsilon = 1\nmethods = ['lp']\nmax_rows = [50, 60]", ["told apart"]),
+        (
+            "title = 'x'\n[[vary]]\nepsilon = 1\nmethods = ['lp_order3']\nhistory_weights = [1, 1]",
+            ["order 3 needs as many history weights, got 2"],
+        ),
     ],
 )
 def test_what_is_wrong_is_told(tmp_path: Path, text: str, words: list[str]) -> None:

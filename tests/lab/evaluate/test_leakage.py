@@ -75,7 +75,7 @@ def test_a_constant_mechanism_leaks_nothing_and_no_neighbours_nothing_either() -
 
 
 def test_present_places_are_the_mean_of_their_rows() -> None:
-    rows = rows_of("markov:1")
+    rows = rows_of("order:1")
     q = random_channel(len(rows), 6, seed=1)
     channel, prior = place_channel(q, rows.prior, present(rows), 6)
     for place in range(6):

@@ -50,12 +50,12 @@ def test_each_keeps_the_promise_and_none_beats_the_optimum(epsilon: float) -> No
 
 def test_the_past_helps() -> None:
     found = {}
-    for context in ("none", "markov:1"):
+    for context in ("none", "order:1"):
         task = task_of(context, 4.0)
         made = make(METHODS["lp" if context == "none" else "lp_markov1"], task)
         assert isinstance(made.mechanism, Mechanism)
         found[context] = made.mechanism.expected_loss(task.problem)
-    assert found["markov:1"] < 0.9 * found["none"]
+    assert found["order:1"] < 0.9 * found["none"]
 
 
 def test_calibrated_exponential_spends_all_and_costs_less_than_as_published() -> None:
@@ -69,7 +69,7 @@ def test_calibrated_exponential_spends_all_and_costs_less_than_as_published() ->
 
 
 def test_planes_and_distances_agree() -> None:
-    task = task_of("markov:1", 1.0)
+    task = task_of("order:1", 1.0)
     rows_xy, outputs_xy = task.positions_km
     plane = np.linalg.norm(rows_xy[:, None] - outputs_xy, axis=2)
     assert np.allclose(plane, task.output_distance_km, rtol=1e-3, atol=1e-6)

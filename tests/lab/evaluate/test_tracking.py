@@ -90,7 +90,7 @@ def test_a_vehicle_that_parks_begins_a_new_run() -> None:
     assert WalkTracker(MOTION, parked).number_in_walk.tolist() == [0, 1, 2, 0, 1, 2]
 
 
-@pytest.mark.parametrize("context", ["none", "markov:1", "markov:2"])
+@pytest.mark.parametrize("context", ["none", "order:1", "order:2"])
 def test_without_noise_it_always_knows(context: str) -> None:
     sight, outputs = in_both_halves(1000.0, context)
     tracker = WalkTracker(MOTION, HELD_OUT, loss=place_distance_km(MOTION))
@@ -145,7 +145,7 @@ def test_all_reports_tell_more_than_one_and_hindsight_more_than_that(epsilon: fl
     assert mean(hindsight.error_km) < mean(fewer.error_km)
 
 
-@pytest.mark.parametrize("context", ["none", "markov:1"])
+@pytest.mark.parametrize("context", ["none", "order:1"])
 def test_against_all_ways_that_a_vehicle_may_have_gone(context: str) -> None:
     """Four places, five reports: the filter against the sum over all ways, of the model's states."""
     zone = np.array([6, 7, 11, 12], np.int32)
@@ -183,7 +183,7 @@ def test_against_all_ways_that_a_vehicle_may_have_gone(context: str) -> None:
 
 
 def test_a_state_that_forgets_older_places_takes_them_as_they_were_seen() -> None:
-    rows = rows_of("markov:2")
+    rows = rows_of("order:2", max_rows=200)
     known = draw_reports(random_channel(len(rows), 4, seed=1), rows, HELD_OUT, MOTION, COUNTS)
     assert known.rows.sum(axis=1) == pytest.approx(1.0)
     assert (np.diff(known.rows.indptr) > 1).any()
@@ -205,7 +205,7 @@ def test_fewer_reports_tell_less_and_every_step_is_judged() -> None:
 
 
 def test_the_seed_decides_and_arrays_hold_everything() -> None:
-    rows = rows_of("markov:1")
+    rows = rows_of("order:1")
     one, same, other = (
         draw_reports(blurring(rows, 2.0), rows, HELD_OUT, MOTION, COUNTS, seed=seed) for seed in (1, 1, 2)
     )

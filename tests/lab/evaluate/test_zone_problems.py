@@ -45,7 +45,7 @@ def problems(predicted: int | None = None) -> ZoneProblems:
 
 def test_rows_with_the_same_blankets_are_the_same() -> None:
     one = problems(predicted=1)
-    predicted, first_order = (one.rows(kind, SETTING) for kind in ("predicted", "markov:1"))
+    predicted, first_order = (one.rows(kind, SETTING) for kind in ("predicted", "order:1"))
     assert predicted is first_order
     assert one.rows("found", SETTING) is not predicted
     assert one.rows("found", SETTING) is one.rows("found", SETTING)
@@ -55,7 +55,7 @@ def test_rows_with_the_same_blankets_are_the_same() -> None:
 
 def test_problems_are_those_of_a_build() -> None:
     one = problems()
-    rows = one.rows("markov:1", SETTING)
+    rows = one.rows("order:1", SETTING)
     for epsilon in (1.0, 3.0):
         made, wanted = (
             one.problem(rows, epsilon=epsilon, eta_km=2.0),

@@ -41,9 +41,9 @@ TRAINING = wandering(TOWN, vehicles=300, length=30)
 COUNTS: HistoryCounts = counted(TRAINING)
 
 
-def rows_of(context: str, *, places: Places = TOWN, zone: Indices = ZONE) -> ZoneRows:
+def rows_of(context: str, *, places: Places = TOWN, zone: Indices = ZONE, max_rows: int = 60) -> ZoneRows:
     """Rows of the zone."""
-    return make_rows(places, zone, COUNTS, reach_m=700.0, context=context, max_rows=60)
+    return make_rows(places, zone, COUNTS, reach_m=700.0, context=context, max_rows=max_rows)
 
 
 def random_channel(rows: int, outputs: int, *, seed: int, sharpness: float = 1.0) -> Floats:

@@ -30,7 +30,7 @@ def build_town(folder: Path) -> SmallTown:
         config = BuildConfig(
             epsilon=epsilon,
             history_weights=(weight,),
-            context=Context.of("markov:1"),
+            context=Context.of("order:1"),
             max_places=25,
             max_rows=50,
             gap=0.05,

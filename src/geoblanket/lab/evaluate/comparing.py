@@ -13,7 +13,7 @@ from geoblanket._arrays import Indices, Ints
 from geoblanket._workers import leave_ctrl_c_to
 from geoblanket.build.measures import VehicleLosses
 from geoblanket.build.row_tree import Lengths, Reach
-from geoblanket.build.rows import ZoneRows, make_problem, make_rows
+from geoblanket.build.rows import Aim, ZoneRows, make_problem, make_rows
 from geoblanket.errors import ParameterError
 from geoblanket.lab.evaluate.city_data import ZoneData
 from geoblanket.lab.evaluate.experiment import Blanket, Experiment, Setting
@@ -64,7 +64,7 @@ class ZoneProblems:
 
     def rows(self, kind: RowsKind, setting: Setting) -> ZoneRows:
         """Return the rows of a zone; those with equal lengths of blankets are the same ones."""
-        key = ("none",) if kind == "none" else (kind, setting.history_weights, setting.max_rows, setting.blanket)
+        key = ("none",) if kind == "none" else (kind, *_row_options(setting))
         if key not in self._rows:
             self._rows[key] = self._known(self._make_rows(kind, setting))
         return self._rows[key]
@@ -95,12 +95,7 @@ class ZoneProblems:
                 )
             except ParameterError:  # too many; the method says so
                 return coarse
-        context, lengths = {
-            "none": ("none", None),
-            "markov:1": ("markov:1", None),
-            "predicted": ("blanket", data.predicted),
-            "found": ("blanket", data.found),
-        }[kind]
+        lengths = {"predicted": data.predicted, "found": data.found}.get(kind)
         if lengths is not None and setting.blanket != "as told":
             lengths = _WrongLengths(lengths, setting.blanket)
         return make_rows(
@@ -108,11 +103,16 @@ class ZoneProblems:
             data.members,
             data.counts,
             reach_m=data.reach_m,
-            context=context,
-            lengths=lengths,
+            context=lengths or kind,
             history_weights=setting.history_weights,
             max_rows=setting.max_rows,
+            aim=Aim(self.loss, setting.epsilon, setting.protected_km),
         )
+
+
+def _row_options(setting: Setting) -> tuple[object, ...]:
+    """Return what rows with a past depend on."""
+    return setting.history_weights, setting.max_rows, setting.blanket, setting.epsilon, setting.protected_km
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,6 +252,9 @@ class _Comparison:
             *self._privacy(meter, made, made.mechanism, rows),
             *self._efficiency(made, made.mechanism, rows, memory_mb),
         ]
+        if method.rows == "found" and self.problems.has("predicted"):
+            same = rows is self.problems.rows("predicted", self.setting)
+            values.append(Value(Measure.SAME_AS_PREDICTED, float(same), ""))
         held_out = held_out_losses(
             made.mechanism.probabilities,
             rows,
@@ -354,6 +357,8 @@ class _Comparison:
         used = problem.prior @ mechanism.probabilities > 1e-3
         yield Value(Measure.PLACES, float(len(rows.zone)), "")
         yield Value(Measure.ROWS, float(len(rows)), "")
+        yield Value(Measure.DEEPER_ROWS, float(sum(rows.report.rows_by_lag[2:])), "")
+        yield Value(Measure.DEEPER_SHARE, rows.report.deeper_share, "")
         yield Value(Measure.OUTPUTS, float(np.count_nonzero(used)), "")
 
     def _efficiency(self, made: Made, mechanism: Mechanism, rows: ZoneRows, memory_mb: float) -> Iterator[Value]:

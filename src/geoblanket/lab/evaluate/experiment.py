@@ -21,7 +21,7 @@ from pydantic import Field
 
 from geoblanket._arguments import checked
 from geoblanket.build.config import DEFAULT_MAX_PLACES
-from geoblanket.build.rows import DEFAULT_HISTORY_WEIGHTS, MAX_ROWS
+from geoblanket.build.rows import DEFAULT_HISTORY_WEIGHTS, MAX_ROWS, Context
 from geoblanket.build.validation import Number, Parameters, WrongParametersError, as_json, read_toml
 from geoblanket.errors import InputError
 from geoblanket.lab.evaluate.methods import METHODS, is_own
@@ -44,6 +44,7 @@ _Model = TypeVar("_Model", bound=Parameters)
 _LISTS = ("methods",)
 """Keys of settings whose lists are one value, not several."""
 _LISTS_OF_LISTS = ("history_weights",)
+_ORDERS = ("order:1", "order:2", "order:3")
 
 
 class Varied(StrEnum):
@@ -241,6 +242,10 @@ class Experiment(Parameters):
             wrong = [
                 method.key for method in known if (method.uses_past if setting.city_wide else method.only_city_wide)
             ]
+            longest = max((Context.of(method.rows).past(0) for method in known if method.rows in _ORDERS), default=0)
+            if longest > len(setting.history_weights):
+                yield f"order {longest} needs as many history weights, got {len(setting.history_weights)}"
+                break
             if wrong:
                 where = "cannot be compared city-wide" if setting.city_wide else "can only be compared city-wide"
                 yield f"{', '.join(wrong)} {where} (city_wide = {str(setting.city_wide).lower()})"

@@ -123,6 +123,9 @@ class Measure(StrEnum):
     CROSSING_ERROR = "crossing_error", "", "at a crossing of zones, no report: error, km", _three_digits, _mean, "more"
     CROSSING_SHARE = "crossing_share", "", "steps that cross", _percent
     ROWS = "rows", "", "rows", _three_digits, _sum
+    DEEPER_ROWS = "deeper_rows", "", "beyond t − 1", _three_digits, _sum
+    DEEPER_SHARE = "deeper_share", "", "their probability", _percent
+    SAME_AS_PREDICTED = "same_as_predicted"  # share of the zones where rows are those of the predicted blanket
     OUTPUTS = "outputs", "", "outputs used"
     BUILD_SECONDS = "build_seconds", "time", "build, s", _three_digits, _sum
     PEAK_MEMORY_MB = "peak_memory_mb", "", "memory, MB", _three_digits, _largest

@@ -146,9 +146,9 @@ _MOST_WEIGHTS = 2**26
 
 _NOT_SPLIT = "its rows cannot be split into few enough for a second stage: the first stays"
 
-RowsKind = Literal["none", "markov:1", "predicted", "found", "predicted, split"]
-"""Which part of the past determines the row: nothing, the last place, the predicted blanket, or the blanket that tests
-found; split: one place more than the predicted blanket."""
+RowsKind = Literal["none", "order:1", "order:2", "order:3", "predicted", "found", "predicted, split"]
+"""Which part of the past determines the row: nothing, a fixed number of places, the predicted blanket, or the blanket
+that tests found; split: one place more than the predicted blanket."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -356,7 +356,9 @@ METHODS = _Methods(
     for method in (
         Method("lp_cmdp", "LP+C-mDP", _optimal, "predicted"),
         Method("lp_true_mb", "LP+TrueMB", _optimal, "found"),
-        Method("lp_markov1", "LP+Markov1", _optimal, "markov:1"),
+        Method("lp_markov1", "LP+Markov1", _optimal, "order:1"),
+        Method("lp_order2", "LP+Order2", _optimal, "order:2"),
+        Method("lp_order3", "LP+Order3", _optimal, "order:3"),
         Method("lp_cmdp_refined", "LP+C-mDP, refined", _refined, "predicted, split", first_stage="lp_cmdp"),
         Method("lp", "LP", _optimal),
         Method("constopt", "ConstOPT", _const_opt),

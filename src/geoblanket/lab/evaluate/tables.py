@@ -66,6 +66,12 @@ def _cell(panel: Panel, method: str, measure: Measure, point: float | str) -> st
     return UNKNOWN if value is None else measure.text(value.value)
 
 
+def _label(panel: Panel, method: str, points: Sequence[float | str]) -> str:
+    """Return what a method is called, and whether the predicted blanket gave the same rows in all zones."""
+    same = all(panel.number(method, Measure.SAME_AS_PREDICTED, point) == 1 for point in points)
+    return f"{label_of(method)}, same as {label_of('lp_cmdp')}" if same else label_of(method)
+
+
 def loss_table(panel: Panel) -> Table:
     """Return the held-out losses of all methods at every ε, with half their intervals."""
     return Table(
@@ -73,7 +79,7 @@ def loss_table(panel: Panel) -> Table:
         ("", *(f"ε = {number(point)}" for point in panel.points)),
         [
             (
-                label_of(method),
+                _label(panel, method, panel.points),
                 *(loss_cell(panel.value(method, Measure.HELD_OUT_LOSS, point)) for point in panel.points),
             )
             for method in panel.methods
@@ -131,7 +137,7 @@ def _measures_table(
     points = (reference_epsilon(panel),) if points is None else points
     shown = [measure for measure in measures if panel.has(measure)]
     rows = [
-        (label_of(method), number(point), *(_cell(panel, method, measure, point) for measure in shown))
+        (_label(panel, method, [point]), number(point), *(_cell(panel, method, measure, point) for measure in shown))
         for point in points
         for method in panel.methods
     ]
@@ -151,8 +157,8 @@ def privacy_table(panel: Panel) -> Table:
 
 
 _EFFICIENCY = (
-    Measure.ROWS, Measure.OUTPUTS, Measure.BUILD_SECONDS, Measure.PEAK_MEMORY_MB, Measure.BUNDLE_BYTES,
-    Measure.RELEASE_US, Measure.GAP,
+    Measure.ROWS, Measure.DEEPER_ROWS, Measure.DEEPER_SHARE, Measure.OUTPUTS, Measure.BUILD_SECONDS,
+    Measure.PEAK_MEMORY_MB, Measure.BUNDLE_BYTES, Measure.RELEASE_US, Measure.GAP,
 )  # fmt: skip
 
 
@@ -161,8 +167,8 @@ def efficiency_table(panel: Panel) -> Table:
     return _measures_table(
         panel,
         _EFFICIENCY,
-        "Rows, seconds and bytes of all zones together; outputs: mean number of places that are reported in more "
-        "than one of a thousand cases.",
+        "Rows, those that look further back than t − 1, seconds and bytes of all zones together; outputs: mean number "
+        "of places that are reported in more than one of a thousand cases.",
     )
 
 
