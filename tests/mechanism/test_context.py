@@ -231,7 +231,7 @@ MORE = [ContextVariable("a", LARGE), ContextVariable("b", LARGE)]
         ({"loss": np.eye(3)}, r"\(2, outputs\) or \(2, 2, outputs\). Got \(3, 3\)"),
         ({"loss": np.full((2, 2), np.nan)}, "loss has 8 value"),
         ({"loss": -np.eye(2)}, "negative"),
-        ({"loss": lambda _, hint: [1.0] * (2 if hint == "yes" else 3)}, "as many costs for every secret"),
+        ({"loss": lambda _, hint: [1.0] * (2 if hint == "yes" else 3)}, "as many numbers for all of them"),
         ({"epsilon": 0.0}, "epsilon must be from"),
         ({"eta": -1.0}, "must be from 0"),
         ({"blanket": ["hunch"]}, "some of the context variables: hint. Got 'hunch' too"),

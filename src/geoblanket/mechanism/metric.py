@@ -40,7 +40,6 @@ _FARTHEST_MM: Final = 1e10
 """Places further apart than 10,000 km count as this far: beyond it the haversine formula loses digits."""
 _ROUNDED: Final = 2
 """Millionths by which rounding may break the triangle inequality."""
-_MOST_IN_MATRIX: Final = 20_000
 FARTHEST: Final = 10**15
 """The largest finite distance, in millionths: floats still hold sums of some of them exactly."""
 
@@ -165,9 +164,9 @@ class Metric(ABC):
         unit, labels
             Those of `norm`.
         """
-        if labels is None and all(isinstance(secret, str) for secret in secrets):
-            labels = list(secrets)
-        return _Matrix([[distance(one, other) for other in secrets] for one in secrets], unit=unit, labels=labels)
+        named = all(isinstance(secret, str) for secret in secrets)
+        table = [[float(distance(one, other)) for other in secrets] for one in secrets]
+        return _Matrix(table, unit=unit, labels=list(secrets) if labels is None and named else labels)
 
     def __repr__(self) -> str:
         return f"<Metric: {counted(len(self), 'secret')}, in {self.unit}>"
@@ -191,17 +190,18 @@ class _Haversine(Metric):
 class _Matrix(Metric):
     def __init__(self, distance: npt.ArrayLike, *, unit: str, labels: Sequence[str] | None) -> None:
         given = _as_floats(distance, "distance", dimensions=(2,))
-        if len(given) > _MOST_IN_MATRIX:
-            raise ParameterError(
-                f"{len(given):,} secrets have {len(given) ** 2 * 8 / 1e9:.1f} GB of distances. "
-                f"A matrix may have {_MOST_IN_MATRIX:,} secrets at most."
-            )
         if problems := check_distances(given, "distance"):
             raise ParameterError("This is not a metric: " + "; ".join(problems) + ".")
         self.unit, self.labels = unit, _checked_labels(labels, len(given))
         self._whole = whole_millionths(np.minimum(given, given.T) * MILLION)
-        if (around := _first_detour(self._whole)) is not None:
-            raise ParameterError(f"This is not a metric: {self._detour(given, *around)}")
+        if (detour := _first_detour(self._whole)) is not None:
+            one, way, other = detour
+            first, between, last = (repr(self.labels[n]) if self.labels else str(n) for n in detour)
+            raise ParameterError(
+                f"This is not a metric: secrets {first} and {last} are {given[one, other]:g} apart, and only "
+                f"{given[one, way] + given[way, other]:g} by way of {between}. Give the lengths of the shortest ways "
+                "instead: shortest_paths(distance)."
+            )
 
     def __len__(self) -> int:
         return len(self._whole)
@@ -209,16 +209,6 @@ class _Matrix(Metric):
     def between(self, some: npt.NDArray[np.integer], others: npt.NDArray[np.integer]) -> Ints:
         found: Ints = self._whole[np.ix_(some, others)]
         return found
-
-    def _detour(self, given: Floats, one: int, way: int, other: int) -> str:
-        first, between, last = (
-            str(number) if self.labels is None else repr(self.labels[number]) for number in (one, way, other)
-        )
-        return (
-            f"secrets {first} and {last} are {given[one, other]:g} apart, and only "
-            f"{given[one, way] + given[way, other]:g} by way of {between}. Give the lengths of the shortest ways "
-            "instead: shortest_paths(distance)."
-        )
 
 
 class _Norm(Metric):
@@ -313,10 +303,7 @@ def _first_detour(whole: Ints) -> tuple[int, int, int] | None:
 
 
 def _as_floats(values: npt.ArrayLike, name: str, *, dimensions: tuple[int, ...]) -> Floats:
-    try:
-        array = np.array(values, np.float64)
-    except (TypeError, ValueError):
-        raise ParameterError(f"{name} must be numbers, as many in each row.") from None
+    array = np.array(values, np.float64)
     if array.ndim not in dimensions or array.size == 0:
         raise ParameterError(
             f"{name} must be a non-empty array of {' or '.join(map(str, dimensions))} dimension(s), got the shape "
