@@ -30,7 +30,7 @@ from geoblanket._display import counted, short_repr
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism.costs import weight_in_micro
 from geoblanket.mechanism.mechanism import Mechanism
-from geoblanket.mechanism.metric import Metric
+from geoblanket.mechanism.metric import Metric, as_numbers
 from geoblanket.mechanism.problem import NEVER_MM, Problem, check_prior
 from geoblanket.mechanism.row_distances import RowTree, row_distances
 
@@ -225,7 +225,7 @@ def contextual_problem(
     domain = [secrets, *(variable.metric for variable in context)]
     chosen = _chosen(context, blanket)
     _check_domain(domain)
-    shape, joint = tuple(map(len, domain)), _table(prior, domain)
+    shape, joint = tuple(map(len, domain)), _table(prior, domain, "prior")
     _check_prior(joint, shape)
     unseen = joint.reshape(len(secrets), -1).sum(axis=1) == 0
     # What never occurs has no mean loss of its own: for such a secret all contexts count alike.
@@ -247,7 +247,7 @@ def contextual_problem(
     at = tuple(support.T)
     chance: Floats = np.bincount(row, joint[at], len(histories)).astype(np.float64)
     problem = Problem.in_millimetres(
-        loss=_row_loss(_table(loss, domain), shape, at, row, share[at]),
+        loss=_row_loss(_table(loss, domain, "loss"), shape, at, row, share[at]),
         prior=chance,
         distance_mm=row_distances(tree, metrics, [weight_in_micro(variable.weight) for variable in kept]),
         epsilon=epsilon,
@@ -280,15 +280,15 @@ def _check_domain(domain: Sequence[Metric]) -> None:
         )
 
 
-def _table(values: Any, domain: Sequence[Metric]) -> Floats:
+def _table(values: Any, domain: Sequence[Metric], name: str) -> Floats:
     """Return an array as it is, or what a function returns for every secret and context."""
     if not callable(values):
-        return np.array(values, np.float64)
+        return as_numbers(values, name)
     shape = tuple(map(len, domain))
     named = [range(len(metric)) if metric.labels is None else metric.labels for metric in domain]
-    returned = [np.asarray(values(*history), np.float64) for history in itertools.product(*named)]
+    returned = [as_numbers(values(*history), name) for history in itertools.product(*named)]
     if len({one.shape for one in returned}) > 1:
-        raise ParameterError("A function of secrets and contexts must return as many numbers for all of them.")
+        raise ParameterError(f"{name} must return as many numbers for every secret and context.")
     return np.stack(returned).reshape(*shape, *returned[0].shape)
 
 
@@ -302,10 +302,8 @@ def _check_prior(joint: Floats, shape: tuple[int, ...]) -> None:
 def _row_loss(costs: Floats, shape: tuple[int, ...], at: tuple[Ints, ...], row: Ints, share: Floats) -> Floats:
     """Return what outputs cost in each row: the mean over its histories, weighted by their share, shape (S, K)."""
     if costs.shape[:-1] not in (shape[:1], shape):
-        raise ParameterError(
-            f"The loss must have the shape ({shape[0]}, outputs) or ({', '.join(map(str, shape))}, outputs). "
-            f"Got {costs.shape}."
-        )
+        shapes = (f"({', '.join(map(str, sizes))}, outputs)" for sizes in dict.fromkeys((shape[:1], shape)))
+        raise ParameterError(f"The loss must have the shape {' or '.join(shapes)}. Got {costs.shape}.")
     total = np.zeros((int(row.max()) + 1, costs.shape[-1]))
     np.add.at(total, row, costs[at[: costs.ndim - 1]] * share[:, None])
     mean: Floats = total / np.bincount(row, share)[:, None]

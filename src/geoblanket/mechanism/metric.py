@@ -30,7 +30,7 @@ from geoblanket._geodesy import haversine_m
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.problem import NEVER_MM, check_distances
 
-__all__ = ["FARTHEST", "MILLION", "Metric", "shortest_paths", "weighted", "whole_millionths"]
+__all__ = ["FARTHEST", "MILLION", "Metric", "as_numbers", "shortest_paths", "weighted", "whole_millionths"]
 
 MILLION: Final = 10**6
 _DEGREE_E7: Final = 1e-7
@@ -165,7 +165,7 @@ class Metric(ABC):
             Those of `norm`.
         """
         named = all(isinstance(secret, str) for secret in secrets)
-        table = [[float(distance(one, other)) for other in secrets] for one in secrets]
+        table = [[distance(one, other) for other in secrets] for one in secrets]
         return _Matrix(table, unit=unit, labels=list(secrets) if labels is None and named else labels)
 
     def __repr__(self) -> str:
@@ -174,6 +174,8 @@ class Metric(ABC):
 
 class _Haversine(Metric):
     def __init__(self, coordinates_e7: Indices | Ints) -> None:
+        if coordinates_e7.ndim != 2 or coordinates_e7.shape[1] != 2 or not len(coordinates_e7):
+            raise ParameterError(f"coordinates_e7 must have the shape (n, 2). Got {coordinates_e7.shape} instead.")
         self._lat, self._lon = (coordinates_e7.astype(np.float64) * _DEGREE_E7).T
 
     def __len__(self) -> int:
@@ -302,8 +304,16 @@ def _first_detour(whole: Ints) -> tuple[int, int, int] | None:
     return None
 
 
+def as_numbers(values: Any, name: str) -> Floats:
+    """Return values as an array of floats; raise ParameterError, with their name, if they are no numbers."""
+    try:
+        return np.array(values, np.float64)
+    except (TypeError, ValueError):
+        raise ParameterError(f"{name} must be numbers, and as many in each row.") from None
+
+
 def _as_floats(values: npt.ArrayLike, name: str, *, dimensions: tuple[int, ...]) -> Floats:
-    array = np.array(values, np.float64)
+    array = as_numbers(values, name)
     if array.ndim not in dimensions or array.size == 0:
         raise ParameterError(
             f"{name} must be a non-empty array of {' or '.join(map(str, dimensions))} dimension(s), got the shape "
