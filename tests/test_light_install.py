@@ -29,6 +29,7 @@ NEEDS_CITY = {
     "draw_walks", "import_roads", "import_traces", "learn_from_released", "learn_motion", "learn_privately",
     "make_city", "make_plan", "match_traces", "optimise", "partition_zones", "perturb_traces", "perturb_walks",
     "road_distances", "scan_findings", "scan_traces", "scan_walks", "track_table", "train",
+    "SampleTable", "TablePredictor", "discover_table", "train_table",
 }  # fmt: skip
 ROOT = Path(__file__).parents[1]
 KINDS = ["zones", "lattice", "lattice with hold"]

@@ -6,9 +6,9 @@ from geoblanket.blanket.findings import scan_findings as scan_findings
 from geoblanket.blanket.predictor import Predictor as Predictor
 from geoblanket.blanket.predictor import load_predictor as load_predictor
 from geoblanket.blanket.sample_table import SampleTable as SampleTable
-from geoblanket.blanket.table_predictor import TablePredictor as TablePredictor
-from geoblanket.blanket.table_predictor import train_table as train_table
+from geoblanket.blanket.training import TablePredictor as TablePredictor
 from geoblanket.blanket.training import train as train
+from geoblanket.blanket.training import train_table as train_table
 from geoblanket.build.building import build_bundle as build_bundle
 from geoblanket.build.city_lattice import make_lattice as make_lattice
 from geoblanket.build.config import BuildConfig as BuildConfig

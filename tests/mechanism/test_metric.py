@@ -123,6 +123,16 @@ def test_bad_vectors_are_refused(vectors: Any, options: dict[str, Any], message:
         Metric.norm(vectors, unit="bit", **options)
 
 
+def test_bad_coordinates_and_functions_are_refused() -> None:
+    for shape in ((3, 3), (0, 2), (2,)):
+        with pytest.raises(ParameterError, match=r"shape \(n, 2\)"):
+            Metric.haversine(np.zeros(shape, np.int64))
+    with pytest.raises(ParameterError, match="distance must be numbers"):
+        Metric.of([1, 2], lambda *_: "far", unit="bit")  # type: ignore[arg-type]
+    with pytest.raises(ParameterError, match="NaN"):
+        Metric.of([1, 2], lambda *_: None, unit="bit")  # type: ignore[arg-type]
+
+
 def test_a_secret_that_is_not_there() -> None:
     metric = Metric.norm([0.0, 1.0], unit="bit", labels=["a", "b"])
     for asked in ("c", 2, -1):

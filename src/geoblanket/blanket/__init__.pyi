@@ -14,7 +14,7 @@ from geoblanket.blanket.predictor import load_predictor as load_predictor
 from geoblanket.blanket.predictor import save_predictor as save_predictor
 from geoblanket.blanket.sample_table import SampleTable as SampleTable
 from geoblanket.blanket.scetbon import scetbon_statistic as scetbon_statistic
-from geoblanket.blanket.table_predictor import TablePredictor as TablePredictor
-from geoblanket.blanket.table_predictor import train_table as train_table
+from geoblanket.blanket.training import TablePredictor as TablePredictor
 from geoblanket.blanket.training import TrainResult as TrainResult
 from geoblanket.blanket.training import train as train
+from geoblanket.blanket.training import train_table as train_table

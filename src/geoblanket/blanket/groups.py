@@ -22,7 +22,6 @@ from geoblanket._arrays import Floats, Indices, Ints, Octets
 from geoblanket._display import Progress, silent
 from geoblanket._geodesy import MPH_M_S, haversine_m, local_metres
 from geoblanket._tables import reading_parquet
-from geoblanket.blanket.independence import lagged
 from geoblanket.blanket.predictor import HOURS, SPEED_BIN_MPH, SPEED_BINS
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.mobility.walks import MatchedWalks, walk_batches
@@ -105,6 +104,8 @@ class LaggedWalks:
 
     def hypothesis(self, steps: Ints, *, m: int, length: int, block: bool) -> tuple[Floats, Floats, Floats]:
         """Return x, y and z of the hypothesis of order m at some steps; see `lagged`."""
+        from geoblanket.blanket.independence import lagged  # the service reads regions here, and tests nothing
+
         return lagged(self.windows(steps, length), m, block=block)
 
     @cached_property

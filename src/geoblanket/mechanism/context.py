@@ -14,6 +14,7 @@ secret has one row for all contexts. Distances between rows are the smallest bet
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,19 +30,17 @@ from geoblanket._display import counted, short_repr
 from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism.costs import weight_in_micro
 from geoblanket.mechanism.mechanism import Mechanism
-from geoblanket.mechanism.metric import Metric
+from geoblanket.mechanism.metric import Metric, as_numbers
 from geoblanket.mechanism.problem import NEVER_MM, Problem, check_prior
 from geoblanket.mechanism.row_distances import RowTree, row_distances
 
 __all__ = ["ContextProblem", "ContextVariable", "contextual_problem"]
 
-_MOST_HISTORIES: Final = 10**7
+_MOST_HISTORIES: Final = 10**6
 """Secrets times contexts: the prior and the loss name them all."""
 _MOST_ROWS: Final = 5_000
 _BYTES_PER_PAIR: Final = 40
 """What distances, bounds and their verification hold for a pair of rows."""
-_BLOCK: Final = 1 << 16
-"""Histories whose loss is looked up at a time."""
 
 
 @checked
@@ -142,11 +141,9 @@ class ContextProblem:
             The mechanism was verified for another promise than this problem asks for.
         """
         wanted = self.problem
-        if (mechanism.epsilon_micro, mechanism.eta_mm, mechanism.unit) != (
-            wanted.epsilon_micro,
-            wanted.eta_mm,
-            wanted.unit,
-        ) or not np.array_equal(mechanism.distance_mm, wanted.distance_mm):
+        promised = (mechanism.epsilon_micro, mechanism.eta_mm, mechanism.unit)
+        same = promised == (wanted.epsilon_micro, wanted.eta_mm, wanted.unit)
+        if not (same and np.array_equal(mechanism.distance_mm, wanted.distance_mm)):
             raise MismatchError("The mechanism was verified for another problem: its distances, ε, η or unit differ.")
         counted_in = [variable for variable in self.blanket if 0 < variable.weight < math.inf]
         terms = ["d(secret)", *(f"{variable.weight:g}·d({variable.name})" for variable in counted_in)]
@@ -228,7 +225,8 @@ def contextual_problem(
     domain = [secrets, *(variable.metric for variable in context)]
     chosen = _chosen(context, blanket)
     _check_domain(domain)
-    joint = _joint(prior, domain)
+    shape, joint = tuple(map(len, domain)), _table(prior, domain, "prior")
+    _check_prior(joint, shape)
     unseen = joint.reshape(len(secrets), -1).sum(axis=1) == 0
     # What never occurs has no mean loss of its own: for such a secret all contexts count alike.
     share = np.where(unseen.reshape(-1, *[1] * len(context)), 1.0, joint)
@@ -249,7 +247,7 @@ def contextual_problem(
     at = tuple(support.T)
     chance: Floats = np.bincount(row, joint[at], len(histories)).astype(np.float64)
     problem = Problem.in_millimetres(
-        loss=_row_loss(loss, domain, support, row, share[at]),
+        loss=_row_loss(_table(loss, domain, "loss"), shape, at, row, share[at]),
         prior=chance,
         distance_mm=row_distances(tree, metrics, [weight_in_micro(variable.weight) for variable in kept]),
         epsilon=epsilon,
@@ -282,55 +280,31 @@ def _check_domain(domain: Sequence[Metric]) -> None:
         )
 
 
-def _joint(prior: Any, domain: Sequence[Metric]) -> Floats:
+def _table(values: Any, domain: Sequence[Metric], name: str) -> Floats:
+    """Return an array as it is, or what a function returns for every secret and context."""
+    if not callable(values):
+        return as_numbers(values, name)
     shape = tuple(map(len, domain))
-    if callable(prior):
-        values = [prior(*_named(domain, history)) for history in np.ndindex(shape)]
-        joint = np.array(values, np.float64).reshape(shape)
-    else:
-        joint = np.array(prior, np.float64)
+    named = [range(len(metric)) if metric.labels is None else metric.labels for metric in domain]
+    returned = [as_numbers(values(*history), name) for history in itertools.product(*named)]
+    if len({one.shape for one in returned}) > 1:
+        raise ParameterError(f"{name} must return as many numbers for every secret and context.")
+    return np.stack(returned).reshape(*shape, *returned[0].shape)
+
+
+def _check_prior(joint: Floats, shape: tuple[int, ...]) -> None:
     if joint.shape != shape:
         raise ParameterError(f"The prior must have the shape {shape}: secrets, then context. Got {joint.shape}.")
     if problems := check_prior(joint):
         raise ParameterError(f"This is not a prior: {problems[0]}.")
-    return joint
 
 
-def _row_loss(loss: Any, domain: Sequence[Metric], support: Ints, row: Ints, share: Floats) -> Floats:
+def _row_loss(costs: Floats, shape: tuple[int, ...], at: tuple[Ints, ...], row: Ints, share: Floats) -> Floats:
     """Return what outputs cost in each row: the mean over its histories, weighted by their share, shape (S, K)."""
-    look_up = _looking_up(loss, domain)
-    total = np.zeros((int(row.max()) + 1, look_up(support[:1]).shape[1]))
-    for start in range(0, len(support), _BLOCK):
-        block = slice(start, start + _BLOCK)
-        np.add.at(total, row[block], look_up(support[block]) * share[block, None])
+    if costs.shape[:-1] not in (shape[:1], shape):
+        shapes = (f"({', '.join(map(str, sizes))}, outputs)" for sizes in dict.fromkeys((shape[:1], shape)))
+        raise ParameterError(f"The loss must have the shape {' or '.join(shapes)}. Got {costs.shape}.")
+    total = np.zeros((int(row.max()) + 1, costs.shape[-1]))
+    np.add.at(total, row, costs[at[: costs.ndim - 1]] * share[:, None])
     mean: Floats = total / np.bincount(row, share)[:, None]
     return mean
-
-
-def _looking_up(loss: Any, domain: Sequence[Metric]) -> Callable[[Ints], Floats]:
-    """Return a function from histories, shape (n, 1 + T), to what outputs cost there, shape (n, K)."""
-    if callable(loss):
-
-        def call(histories: Ints) -> Floats:
-            rows = [np.atleast_1d(np.array(loss(*_named(domain, history)), np.float64)) for history in histories]
-            if {values.shape for values in rows} != {rows[0].shape} or rows[0].ndim != 1:
-                raise ParameterError("The loss must return as many costs for every secret and context: one an output.")
-            return np.array(rows)
-
-        return call
-    table, shape = np.array(loss, np.float64), tuple(map(len, domain))
-    if table.shape[:-1] == shape[:1]:
-        return lambda histories: table[histories[:, 0]]
-    if table.shape[:-1] == shape:
-        return lambda histories: table[tuple(histories.T)]
-    raise ParameterError(
-        f"The loss must have the shape ({shape[0]}, outputs) or ({', '.join(map(str, shape))}, outputs). "
-        f"Got {table.shape}."
-    )
-
-
-def _named(domain: Sequence[Metric], history: Sequence[int]) -> list[str | int]:
-    return [
-        int(value) if metric.labels is None else metric.labels[value]
-        for metric, value in zip(domain, history, strict=True)
-    ]

@@ -103,13 +103,7 @@ class Mechanism:
     @checked
     def from_weights(cls, weights: Ints, promise: Problem | Mechanism) -> Mechanism:
         """Verify integer weights, shape (S, K), with the distances, ε and η of a problem or another mechanism."""
-        return cls.verified(
-            weights,
-            distance_mm=promise.distance_mm,
-            epsilon_micro=promise.epsilon_micro,
-            eta_mm=promise.eta_mm,
-            unit=promise.unit,
-        )
+        return cls.verified(weights, **_promise(promise))
 
     @property
     def distance_mm(self) -> Ints:
@@ -241,14 +235,12 @@ class Mechanism:
         return short_repr(self, *sizes, f"ε = {self.epsilon:g} per {self.unit}", within, "verified exactly")
 
     def __reduce__(self) -> tuple[partial[Mechanism], tuple[Ints]]:
-        rebuild = partial(
-            Mechanism.verified,
-            distance_mm=self.distance_mm,
-            epsilon_micro=self.epsilon_micro,
-            eta_mm=self.eta_mm,
-            unit=self.unit,
-        )
+        rebuild = partial(Mechanism.verified, **_promise(self))
         return rebuild, (self.weights,)
+
+
+def _promise(promise: Problem | Mechanism) -> dict[str, Any]:
+    return {name: getattr(promise, name) for name in ("distance_mm", "epsilon_micro", "eta_mm", "unit")}
 
 
 def _frozen(array: Any) -> Ints:

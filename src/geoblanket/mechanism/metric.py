@@ -30,7 +30,7 @@ from geoblanket._geodesy import haversine_m
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.problem import NEVER_MM, check_distances
 
-__all__ = ["FARTHEST", "MILLION", "Metric", "shortest_paths", "weighted", "whole_millionths"]
+__all__ = ["FARTHEST", "MILLION", "Metric", "as_numbers", "shortest_paths", "weighted", "whole_millionths"]
 
 MILLION: Final = 10**6
 _DEGREE_E7: Final = 1e-7
@@ -40,7 +40,6 @@ _FARTHEST_MM: Final = 1e10
 """Places further apart than 10,000 km count as this far: beyond it the haversine formula loses digits."""
 _ROUNDED: Final = 2
 """Millionths by which rounding may break the triangle inequality."""
-_MOST_IN_MATRIX: Final = 20_000
 FARTHEST: Final = 10**15
 """The largest finite distance, in millionths: floats still hold sums of some of them exactly."""
 
@@ -165,9 +164,9 @@ class Metric(ABC):
         unit, labels
             Those of `norm`.
         """
-        if labels is None and all(isinstance(secret, str) for secret in secrets):
-            labels = list(secrets)
-        return _Matrix([[distance(one, other) for other in secrets] for one in secrets], unit=unit, labels=labels)
+        named = all(isinstance(secret, str) for secret in secrets)
+        table = [[distance(one, other) for other in secrets] for one in secrets]
+        return _Matrix(table, unit=unit, labels=list(secrets) if labels is None and named else labels)
 
     def __repr__(self) -> str:
         return f"<Metric: {counted(len(self), 'secret')}, in {self.unit}>"
@@ -175,6 +174,8 @@ class Metric(ABC):
 
 class _Haversine(Metric):
     def __init__(self, coordinates_e7: Indices | Ints) -> None:
+        if coordinates_e7.ndim != 2 or coordinates_e7.shape[1] != 2 or not len(coordinates_e7):
+            raise ParameterError(f"coordinates_e7 must have the shape (n, 2). Got {coordinates_e7.shape} instead.")
         self._lat, self._lon = (coordinates_e7.astype(np.float64) * _DEGREE_E7).T
 
     def __len__(self) -> int:
@@ -191,17 +192,18 @@ class _Haversine(Metric):
 class _Matrix(Metric):
     def __init__(self, distance: npt.ArrayLike, *, unit: str, labels: Sequence[str] | None) -> None:
         given = _as_floats(distance, "distance", dimensions=(2,))
-        if len(given) > _MOST_IN_MATRIX:
-            raise ParameterError(
-                f"{len(given):,} secrets have {len(given) ** 2 * 8 / 1e9:.1f} GB of distances. "
-                f"A matrix may have {_MOST_IN_MATRIX:,} secrets at most."
-            )
         if problems := check_distances(given, "distance"):
             raise ParameterError("This is not a metric: " + "; ".join(problems) + ".")
         self.unit, self.labels = unit, _checked_labels(labels, len(given))
         self._whole = whole_millionths(np.minimum(given, given.T) * MILLION)
-        if (around := _first_detour(self._whole)) is not None:
-            raise ParameterError(f"This is not a metric: {self._detour(given, *around)}")
+        if (detour := _first_detour(self._whole)) is not None:
+            one, way, other = detour
+            first, between, last = (repr(self.labels[n]) if self.labels else str(n) for n in detour)
+            raise ParameterError(
+                f"This is not a metric: secrets {first} and {last} are {given[one, other]:g} apart, and only "
+                f"{given[one, way] + given[way, other]:g} by way of {between}. Give the lengths of the shortest ways "
+                "instead: shortest_paths(distance)."
+            )
 
     def __len__(self) -> int:
         return len(self._whole)
@@ -209,16 +211,6 @@ class _Matrix(Metric):
     def between(self, some: npt.NDArray[np.integer], others: npt.NDArray[np.integer]) -> Ints:
         found: Ints = self._whole[np.ix_(some, others)]
         return found
-
-    def _detour(self, given: Floats, one: int, way: int, other: int) -> str:
-        first, between, last = (
-            str(number) if self.labels is None else repr(self.labels[number]) for number in (one, way, other)
-        )
-        return (
-            f"secrets {first} and {last} are {given[one, other]:g} apart, and only "
-            f"{given[one, way] + given[way, other]:g} by way of {between}. Give the lengths of the shortest ways "
-            "instead: shortest_paths(distance)."
-        )
 
 
 class _Norm(Metric):
@@ -312,11 +304,16 @@ def _first_detour(whole: Ints) -> tuple[int, int, int] | None:
     return None
 
 
-def _as_floats(values: npt.ArrayLike, name: str, *, dimensions: tuple[int, ...]) -> Floats:
+def as_numbers(values: Any, name: str) -> Floats:
+    """Return values as an array of floats; raise ParameterError, with their name, if they are no numbers."""
     try:
-        array = np.array(values, np.float64)
+        return np.array(values, np.float64)
     except (TypeError, ValueError):
-        raise ParameterError(f"{name} must be numbers, as many in each row.") from None
+        raise ParameterError(f"{name} must be numbers, and as many in each row.") from None
+
+
+def _as_floats(values: npt.ArrayLike, name: str, *, dimensions: tuple[int, ...]) -> Floats:
+    array = as_numbers(values, name)
     if array.ndim not in dimensions or array.size == 0:
         raise ParameterError(
             f"{name} must be a non-empty array of {' or '.join(map(str, dimensions))} dimension(s), got the shape "
