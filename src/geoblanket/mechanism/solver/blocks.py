@@ -16,7 +16,7 @@ from geoblanket._arrays import Bools, Floats, Positions
 from geoblanket.mechanism.solver import lapack
 from geoblanket.mechanism.solver.linear_program import EXPONENT_CAP, Cone, slack_below
 
-__all__ = ["Block", "Centring", "StepLimits"]
+__all__ = ["Block", "Centring", "ImpreciseError", "StepLimits"]
 
 _ROWS_AT_ONCE = 64
 """Rows whose pairs are looked at together: so many stay in the processor's cache."""
@@ -27,8 +27,14 @@ _NEW_MULTIPLIER = 1e-3
 _REGULARISATION = 1e-14
 _MOST_REGULARISATION = 1e-5
 """First and largest share by which a diagonal is raised, a hundredfold each time, until the matrix can be factored."""
+_SINGLE_REGULARISATION = 1e-7
+"""The same in float32, with diagonals of 1: about one rounding."""
 _LEAST = 1e-150
 """A slack or multiplier below this is as good as 0: its quotients overflow."""
+
+
+class ImpreciseError(np.linalg.LinAlgError):
+    """A Newton matrix needs more digits than float32 has."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,9 @@ class Block:
     active
         Which pairs are active at the start, shape (outputs, rows, rows); None: near neighbours.
     """
+
+    single = False
+    """Whether Newton's matrices are inverted in float32: half the time, and solutions are refined in float64."""
 
     def __init__(self, cone: Cone, cost: Floats, columns: Floats, *, active: Bools | None = None) -> None:
         self.cone, self.cost, self.columns = cone, cost, columns
@@ -106,6 +115,8 @@ class Block:
     def factorise(self, *, with_inverse: bool = True) -> Floats:
         """Factor H_k = Gᵀ diag(y/g) G of each output; return the upper triangle of Σ_k H_k⁻¹, or 0 without inverse."""
         mixed, diagonal = self._newton_weights()
+        if self.single and with_inverse:
+            return self._invert(mixed, diagonal)
         size = self.outputs * self.rows
         self.factors = _scatter(self.entry, -mixed, size * self._width).reshape(self.outputs, self.rows, self._width)
         response = np.zeros((self.rows, self.rows) if with_inverse else 0)
@@ -117,11 +128,27 @@ class Block:
                 response += inverse
         return response
 
+    def _invert(self, mixed: Floats, diagonal: Floats) -> Floats:
+        """Invert each H in float32, with rows and columns scaled to a diagonal of 1."""
+        self.scales = 1.0 / np.sqrt(diagonal)
+        values = -mixed * self.scales[self.low] * self.scales[self.high]
+        shape = self.outputs, self.rows, self.rows
+        self.factors = _scatter(self.entry, values, self.outputs * self.rows**2).reshape(shape).astype(np.float32)
+        self.scales = self.scales.reshape(self.cost.shape)
+        response = np.zeros((self.rows, self.rows), np.float32)
+        for matrix, scale in zip(self.factors, self.scales.astype(np.float32), strict=True):
+            np.fill_diagonal(matrix, 1.0 + _SINGLE_REGULARISATION)
+            if not lapack.factor(matrix):
+                raise ImpreciseError("A Newton matrix is not positive definite in float32.")
+            lapack.inverse(matrix)
+            response += scale[:, None] * matrix * scale
+        return response
+
     def _newton_weights(self) -> tuple[Floats, Floats]:
         """Return a·y/g of each pair, and the diagonals of H."""
         if not (self.slack.min() > _LEAST and self.multiplier.min() > _LEAST):
             raise np.linalg.LinAlgError("A slack or a multiplier has become 0 by rounding.")
-        weight = self.multiplier / self.slack
+        self.weight = weight = self.multiplier / self.slack
         mixed = weight * self.ratio
         size = self.outputs * self.rows
         return mixed, _scatter(self.high, mixed * self.ratio, size) + _scatter(self.low, weight, size)
@@ -259,6 +286,13 @@ class Block:
         # Pairs whose ratio was cut have a larger true ratio: bounds must not use them.
         self.gained, self.given = self._sums(self.multiplier if self.exact.all() else self.multiplier * self.exact)
 
+    def _approximate(self, right: Floats) -> Floats:
+        """Return H⁻¹·right by the inverses in float32."""
+        scaled = right * self.scales
+        products = [lapack.multiply(*pair) for pair in zip(self.factors, scaled, strict=True)]
+        solution: Floats = self.scales * np.stack(products)
+        return solution
+
     # How matrices and active pairs are stored
 
     @property
@@ -308,6 +342,10 @@ class Block:
         return lapack.factor(matrix)
 
     def _solve_in_place(self, right: Floats) -> None:
+        if self.single:
+            solution = self._approximate(right)
+            right[...] = solution + self._approximate(right - self._transposed(self.weight * self._slack(solution)))
+            return
         for factored, vector in zip(self.factors, right, strict=True):
             lapack.solve(factored, vector)
 

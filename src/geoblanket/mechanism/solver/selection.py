@@ -32,6 +32,8 @@ _BAD_START = 0.1
 """A search that stalls with a larger gap did not come to the end of what floating-point numbers can do."""
 _FROM_THE_MIDDLE = 10.0
 """The barrier to begin with where every output is equally likely."""
+_FROM_CLUSTERS = 0.3
+"""The barrier to begin with where columns come from a coarser problem."""
 _WORTH_CHOOSING = 500_000
 """With fewer rows² × outputs all outputs are kept: dropping them saves less than pricing them costs."""
 _COARSEST = 80
@@ -40,16 +42,19 @@ _COARSENING = 3
 """How many times fewer rows each coarser problem has: with larger steps there are fewer problems, and worse starts."""
 _FIRST_GAP = 1e-3
 """To which the rows themselves are solved first: to go further is wasted where pricing then brings other outputs."""
-_COARSE_GAP = 2e-3
-"""To which coarse problems are solved at most: they only choose outputs and a start."""
+_COARSE_GAP = 1e-4
+"""Coarse problems are solved no further: they only choose outputs and a start."""
 _COARSE_ROUNDS = 3
 """How often a coarse problem is solved and priced: what it misses, finer problems correct at a higher price."""
+_FEW = 0.2
+"""Of the outputs of a coarse problem: if fewer are missing, they join in the next finer one without further ado."""
 _LEAST_COARSE_GAIN = 2e-3
 """Of the loss: outputs that could gain less do not join a coarse problem."""
 _LEFT_OUT = 2.0
 """In gaps: the share of the mass whose outputs a finer problem begins without; with more, pricing brings more back."""
-_PRICING_SHARE = 0.3
-"""Of the gap, for what outputs that are left out could gain; the rest is for the search over those that are kept."""
+_PRICING_SHARES = (0.1, 0.3)
+"""Of the gap, for what outputs that are left out could gain; the rest is for the search over those that are kept. Where
+the first share does not do, the second may: to solve a little further costs less than to let more outputs join."""
 _MANY = 0.5
 """Outputs per cluster: if a coarse problem keeps more, choosing saves nothing, and all outputs are kept."""
 _MOST_MEMORY = 2 * 2**30
@@ -78,7 +83,7 @@ def search(program: LinearProgram, incumbent: Incumbent, *, gap: float, threads:
         clusters = Clusters(program, program.order_of_centres(program.cone.size // _COARSENING))
         kept, columns = _choose(clusters.program, incumbent, gap, threads)
         level = Level(clusters.program, kept, incumbent, threads, phase="clusters of rows", columns=columns)
-        solved = level.solve(_PRICING_SHARE * gap)
+        solved = level.solve(_PRICING_SHARES[-1] * gap)
         search_coarsely(clusters, level.kept, solved, incumbent, gap=gap, threads=threads)
         return
     kept, columns = _choose(program, incumbent, gap, threads)
@@ -121,10 +126,10 @@ def _choose(program: LinearProgram, incumbent: Incumbent, gap: float, threads: P
 def _correct(level: Level, gap: float) -> tuple[Positions, Floats]:
     """Solve a coarse problem for some outputs, price the others, add and drop, a few times; return what is used."""
     for attempt in range(_COARSE_ROUNDS):
-        solved = level.solve(max(min(gap, _COARSE_GAP), 1e-4))
+        solved = level.solve(max(gap, _COARSE_GAP))
         target = -max(0.2 * gap, _LEAST_COARSE_GAIN) * solved.loss
         worse = level.price_others(solved, target).violated(target)
-        if not len(worse) or attempt == _COARSE_ROUNDS - 1:
+        if len(worse) <= _FEW * len(level.kept) or attempt == _COARSE_ROUNDS - 1:
             break
         level.exchange(solved, worse)
     mass = solved.columns @ level.program.prior
@@ -132,8 +137,15 @@ def _correct(level: Level, gap: float) -> tuple[Positions, Floats]:
     # What is left out here costs about its mass at most, and pricing brings back what matters.
     count = 1 + int((np.cumsum(mass[order]) < (1.0 - _LEFT_OUT * gap) * mass.sum()).sum())
     used = np.sort(order[:count])
-    columns = solved.columns[used]
-    return level.kept[used], columns / columns.sum(axis=0)
+    new = worse[: max(4, len(used) // 2)]
+    return np.concatenate([level.kept[used], new]), _joined(solved.columns[used], len(new))
+
+
+def _joined(columns: Floats, new: int) -> Floats:
+    """Return a mechanism of these columns and as many new ones, which are constant."""
+    joined = np.concatenate([columns, np.full((new, columns.shape[1]), 0.1 / (len(columns) + new))])
+    normalised: Floats = joined / joined.sum(axis=0)
+    return normalised
 
 
 def _finish(level: Level, gap: float) -> None:
@@ -141,14 +153,17 @@ def _finish(level: Level, gap: float) -> None:
     incumbent = level.incumbent
     stage = max(gap, _FIRST_GAP)
     while True:
-        solved = level.solve(stage * (1.0 - _PRICING_SHARE))
-        target = -_PRICING_SHARE * stage * solved.loss
-        prices = level.price_others(solved, target)
-        incumbent.prove(with_slack(solved.duals, float(prices.below.min()), level.program.weight))
-        incumbent.report("pricing")
-        worse = prices.violated(target)
-        if incumbent.reached(gap):
-            return
+        for share in _PRICING_SHARES:
+            solved = level.solve(stage * (1.0 - share))
+            target = -share * stage * solved.loss
+            prices = level.price_others(solved, target)
+            incumbent.prove(with_slack(solved.duals, float(prices.below.min()), level.program.weight))
+            incumbent.report("pricing")
+            worse = prices.violated(target)
+            if incumbent.reached(gap):
+                return
+            if not len(worse):
+                break
         if len(worse):
             level.exchange(solved, worse)
         elif level.search.stalled or stage == gap:
@@ -174,7 +189,7 @@ class Level:
         self.program, self.kept, self.incumbent, self.threads = program, kept, incumbent, threads
         self.settled = np.empty(0, np.intp)
         self.phase, self.fine = phase, fine
-        self.search = self._search(columns, None, barrier=_FROM_THE_MIDDLE if columns is None else 0.1)
+        self.search = self._search(columns, None, barrier=_FROM_THE_MIDDLE if columns is None else _FROM_CLUSTERS)
 
     def solve(self, gap: float) -> Iterate:
         """Solve for the kept outputs; those without mass are dropped on the way."""
