@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geoblanket._arrays import Bools, Floats, Positions
+from geoblanket._arrays import Bools, Floats, Positions, Singles
 from geoblanket.mechanism.solver import lapack
 from geoblanket.mechanism.solver.linear_program import EXPONENT_CAP, Cone, slack_below
 
@@ -85,6 +85,7 @@ class Block:
         self._append(*np.nonzero(active))
         self.slack = self._slack(columns)
         self.factors: Floats = np.empty((0, 0, 0))
+        self.inverses: Singles = np.empty((0, 0, 0), np.float32)
         self.step = np.zeros_like(columns)
 
     def start(self, barrier: float) -> None:
@@ -130,13 +131,14 @@ class Block:
 
     def _invert(self, mixed: Floats, diagonal: Floats) -> Floats:
         """Invert each H in float32, with rows and columns scaled to a diagonal of 1."""
-        self.scales = 1.0 / np.sqrt(diagonal)
-        values = -mixed * self.scales[self.low] * self.scales[self.high]
+        scales = 1.0 / np.sqrt(diagonal)
+        values = -mixed * scales[self.low] * scales[self.high]
         shape = self.outputs, self.rows, self.rows
-        self.factors = _scatter(self.entry, values, self.outputs * self.rows**2).reshape(shape).astype(np.float32)
-        self.scales = self.scales.reshape(self.cost.shape)
-        response = np.zeros((self.rows, self.rows), np.float32)
-        for matrix, scale in zip(self.factors, self.scales.astype(np.float32), strict=True):
+        self.factors = np.empty((0, 0, 0))
+        self.inverses = _scatter(self.entry, values, self.outputs * self.rows**2).reshape(shape).astype(np.float32)
+        self.scales = scales.reshape(self.cost.shape)
+        response = np.zeros((self.rows, self.rows))
+        for matrix, scale in zip(self.inverses, self.scales, strict=True):
             np.fill_diagonal(matrix, 1.0 + _SINGLE_REGULARISATION)
             if not lapack.factor(matrix):
                 raise ImpreciseError("A Newton matrix is not positive definite in float32.")
@@ -286,13 +288,6 @@ class Block:
         # Pairs whose ratio was cut have a larger true ratio: bounds must not use them.
         self.gained, self.given = self._sums(self.multiplier if self.exact.all() else self.multiplier * self.exact)
 
-    def _approximate(self, right: Floats) -> Floats:
-        """Return H⁻¹·right by the inverses in float32."""
-        scaled = right * self.scales
-        products = [lapack.multiply(*pair) for pair in zip(self.factors, scaled, strict=True)]
-        solution: Floats = self.scales * np.stack(products)
-        return solution
-
     # How matrices and active pairs are stored
 
     @property
@@ -343,11 +338,19 @@ class Block:
 
     def _solve_in_place(self, right: Floats) -> None:
         if self.single:
+            # Refined once: the residual, by way of the pairs, is exact to float64.
             solution = self._approximate(right)
             right[...] = solution + self._approximate(right - self._transposed(self.weight * self._slack(solution)))
             return
         for factored, vector in zip(self.factors, right, strict=True):
             lapack.solve(factored, vector)
+
+    def _approximate(self, right: Floats) -> Floats:
+        """Return H⁻¹·right by the inverses in float32."""
+        scaled = right * self.scales
+        products = [lapack.multiply(*pair) for pair in zip(self.inverses, scaled, strict=True)]
+        solution: Floats = self.scales * np.stack(products)
+        return solution
 
 
 def _scatter(index: Positions, values: Floats, size: int) -> Floats:

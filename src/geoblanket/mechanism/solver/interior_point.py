@@ -239,9 +239,7 @@ class Search(PathFollower):
     threads
         See `pool`.
     columns
-        A start strictly inside the cone; None: every output equally likely.
-    spare
-        A column in the cone that makes rows sum to 1, to be used up on the way; None: they do.
+        A start strictly inside the cone with rows that sum to 1; None: every output equally likely.
     active
         Active pairs to start with for each output (None for the near neighbours).
     barrier
@@ -255,22 +253,22 @@ class Search(PathFollower):
         *,
         threads: Pool,
         columns: Floats | None = None,
-        spare: Floats | None = None,
         active: Sequence[Bools | None] | None = None,
         barrier: float = 10.0,
     ) -> None:
         if columns is None:
             columns = np.full(cost.shape, 1.0 / len(cost))
         self.scale = power_of_two(cost)
-        self._begin(_make_blocks(cone, cost * self.scale, columns, active), threads, barrier, spare)
+        self._begin(_make_blocks(cone, cost * self.scale, columns, active), threads, barrier)
+        self.single = cone.size >= _SINGLE_ROWS
 
-    def _begin(self, blocks: list[Block], threads: Pool, barrier: float, spare: Floats | None = None) -> None:
+    def _begin(self, blocks: list[Block], threads: Pool, barrier: float) -> None:
         pairs = sum(block.pair_count for block in blocks)
         loss = sum(float(np.vdot(block.cost, block.columns)) for block in blocks)
         super().__init__(blocks, threads, barrier * max(loss, 1e-300) / pairs)
         self.best_bound, self.best_duals = -np.inf, np.zeros_like(self.duals)
-        self.spare = np.zeros(blocks[0].rows) if spare is None else spare
-        self.single = blocks[0].unknowns.shape[1] >= _SINGLE_ROWS
+        self.spare = np.zeros(blocks[0].rows)
+        self.single, self.steps = False, 0
         self.duals = self._update_bound()
 
     def run(self, *, gap: float, stop: Stop | None = None) -> Iterate:
@@ -284,6 +282,7 @@ class Search(PathFollower):
             iterate = self.iterate()
             if iterate.gap <= gap or (stop is not None and stop(iterate)) or self.stalled:
                 break
+            self.steps += 1
             self._use_single(self.single and iterate.gap > _SINGLE_ABOVE_GAP)
             try:
                 self.advance(iterate.gap)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import cython_blas, cython_lapack
 
-from geoblanket._arrays import Floats
+from geoblanket._arrays import Floats, Singles
 
 __all__ = ["banded_factor", "banded_solve", "factor", "inverse", "multiply", "solve"]
 
@@ -46,7 +46,7 @@ def _int(value: int) -> Any:
     return ctypes.byref(ctypes.c_int(value))
 
 
-def factor(matrix: Floats) -> bool:
+def factor(matrix: Floats | Singles) -> bool:
     """Replace a matrix by its Cholesky factor; return False where it is not positive definite to working precision."""
     size = len(matrix)
     info = ctypes.c_int(0)
@@ -54,14 +54,14 @@ def factor(matrix: Floats) -> bool:
     return info.value == 0
 
 
-def inverse(factored: Floats) -> None:
+def inverse(factored: Floats | Singles) -> None:
     """Replace a Cholesky factor by the inverse of its matrix."""
     size = len(factored)
     info = ctypes.c_int(0)
     _potri[factored.itemsize](ctypes.byref(_LOWER), _int(size), factored.ctypes.data, _int(size), ctypes.byref(info))
 
 
-def multiply(matrix: Floats, vector: Floats) -> Floats:
+def multiply(matrix: Singles, vector: Floats) -> Singles:
     """Return the product of a float32 matrix and a vector, in float32."""
     size = len(matrix)
     right = vector.astype(np.float32)

@@ -7,6 +7,7 @@ those that could lower the loss join, those without mass leave, and the bound co
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -23,6 +24,8 @@ __all__ = ["Level", "Prices", "begin", "search"]
 
 _DROP_BELOW_GAP = 0.03
 """With a larger gap the mass of an output does not tell yet whether the optimum uses it."""
+_DROP_ABOVE_GAPS = 5.0
+"""Times the gap to reach: nearer to it few steps are left, and pricing what was dropped costs more than that saves."""
 _WORTH_DROPPING = 0.8
 """If more than this share of the outputs would stay, none is dropped: it would save little."""
 _USED = 16.0
@@ -59,8 +62,14 @@ _MANY = 0.5
 """Outputs per cluster: if a coarse problem keeps more, choosing saves nothing, and all outputs are kept."""
 _MOST_MEMORY = 2 * 2**30
 """Bytes for Newton's matrices of all outputs; if they need more, outputs are chosen all the same."""
-_MOST_ROWS = 2_000
-"""With more rows, factors of rows × rows matrices take too long: clusters bound the optimum from both sides."""
+_MANY_ROWS = 2_000
+"""With more rows, factors of rows × rows matrices take long: clusters tell whether there is time for them. If not, they
+bound the optimum from both sides."""
+_FULL_STEPS = 25
+"""Steps that the rows themselves take, about; each costs the cube of the coarsening in steps of the clusters."""
+_BYTES_PER_ENTRY = 9
+_MOST_FULL_MEMORY = 8 * 2**30
+"""Bytes for Newton's matrices of these outputs (8 an entry at most) and their active pairs (1)."""
 
 
 def search(program: LinearProgram, incumbent: Incumbent, *, gap: float, threads: Pool) -> None:
@@ -79,16 +88,30 @@ def search(program: LinearProgram, incumbent: Incumbent, *, gap: float, threads:
     """
     if incumbent.reached(gap):
         return
-    if program.cone.size > _MOST_ROWS:
-        clusters = Clusters(program, program.order_of_centres(program.cone.size // _COARSENING))
-        kept, columns = _choose(clusters.program, incumbent, gap, threads)
-        level = Level(clusters.program, kept, incumbent, threads, phase="clusters of rows", columns=columns)
-        solved = level.solve(_PRICING_SHARES[-1] * gap)
-        search_coarsely(clusters, level.kept, solved, incumbent, gap=gap, threads=threads)
+    if program.cone.size > _MANY_ROWS:
+        _search_many_rows(program, incumbent, gap, threads)
         return
     kept, columns = _choose(program, incumbent, gap, threads)
     level = Level(program, kept, incumbent, threads, phase="solving", fine=True, columns=columns)
     _finish(level, gap)
+
+
+def _search_many_rows(program: LinearProgram, incumbent: Incumbent, gap: float, threads: Pool) -> None:
+    """Solve clusters first, and the rows themselves if the time that is left and the memory are enough for them."""
+    size = program.cone.size
+    clusters = Clusters(program, program.order_of_centres(size // _COARSENING))
+    kept, columns = _choose(clusters.program, incumbent, gap, threads)
+    level = Level(clusters.program, kept, incumbent, threads, phase="clusters of rows", columns=columns)
+    began = time.perf_counter()
+    kept, columns = _correct(level, gap)
+    seconds = (time.perf_counter() - began) / max(level.search.steps, 1) * _COARSENING**3
+    enough = began + _FULL_STEPS * seconds < incumbent.deadline
+    if enough and _BYTES_PER_ENTRY * len(kept) * size**2 <= _MOST_FULL_MEMORY:
+        columns = clusters.lift(columns, np.arange(size), program.cone)
+        _finish(Level(program, kept, incumbent, threads, phase="solving", fine=True, columns=columns), gap)
+        return
+    solved = level.solve(_PRICING_SHARES[-1] * gap)
+    search_coarsely(clusters, level.kept, solved, incumbent, gap=gap, threads=threads)
 
 
 def begin(program: LinearProgram, incumbent: Incumbent) -> None:
@@ -188,11 +211,12 @@ class Level:
     ) -> None:
         self.program, self.kept, self.incumbent, self.threads = program, kept, incumbent, threads
         self.settled = np.empty(0, np.intp)
-        self.phase, self.fine = phase, fine
+        self.phase, self.fine, self.goal = phase, fine, 0.0
         self.search = self._search(columns, None, barrier=_FROM_THE_MIDDLE if columns is None else _FROM_CLUSTERS)
 
     def solve(self, gap: float) -> Iterate:
         """Solve for the kept outputs; those without mass are dropped on the way."""
+        self.goal = gap
         solved = self.search.run(gap=gap, stop=self._watch)
         if self.search.stalled and solved.gap > _BAD_START:
             # The start was too near the edge of the cone for long steps: once more, from its middle.
@@ -218,7 +242,8 @@ class Level:
             if len(self.kept) == len(self.program.cost):
                 self.incumbent.prove(iterate.bound)
         self.incumbent.report(self.phase)
-        if iterate.gap < _DROP_BELOW_GAP and self.program.cone.size**2 * len(self.kept) > _WORTH_CHOOSING:
+        far = _DROP_ABOVE_GAPS * self.goal < iterate.gap < _DROP_BELOW_GAP
+        if far and self.program.cone.size**2 * len(self.kept) > _WORTH_CHOOSING:
             used = self.used(iterate)
             if np.count_nonzero(used) < _WORTH_DROPPING * len(used):
                 self.search.drop(used)
