@@ -5,6 +5,9 @@ the rows' multipliers λ, (Σ_k H_k⁻¹) dλ = (1 − Σ_k q_k) − Σ_k H_k⁻
 inverse per output, however many pairs are constrained. Every iterate lies strictly inside the cone for *all* pairs,
 so the search can stop at any time with a private mechanism, and its multipliers give a proven bound.
 
+Large matrices are inverted in float32 until the gap is small. That changes steps, never proofs: slacks, multipliers and
+bounds are float64, and each solution is refined until the rows' sums are kept.
+
 A step is Mehrotra's predictor and corrector, with Gondzio's corrections. `PathFollower` leaves open what ties the
 blocks of outputs together: rows that sum to 1 (`Search`), or a single column with u·q = 1 (`pricing`).
 """
@@ -164,8 +167,8 @@ class PathFollower(ABC):
         dual = min(duals)
         self.barrier = max(target, (1.0 - min(primal, dual)) * self.barrier)
         # Only λ ties the multipliers of the blocks together: each goes as far as it can.
-        lengths = dict(zip(map(id, self.blocks), duals, strict=True))
-        self._each(lambda block: block.advance(primal, lengths[id(block)], self.barrier))
+        numbers = range(len(self.blocks))
+        list(self.threads.each(lambda n: self.blocks[n].advance(primal, duals[n], self.barrier), numbers))
         self.duals = self.duals + dual * dual_step
         self.pairs = sum(block.pair_count for block in self.blocks)
         self.short_steps = self.short_steps + 1 if max(primal, dual) < _STALLED_STEP else 0
@@ -203,7 +206,8 @@ class Iterate:
     Parameters
     ----------
     columns
-        Probabilities, shape (outputs, rows), strictly inside the cone; rows sum to 1 to rounding.
+        Probabilities, shape (outputs, rows), strictly inside the cone; rows sum to 1 to rounding (with float32
+        steps, to 1e-7).
     loss
         Σ w·q.
     duals
