@@ -15,7 +15,7 @@ import numpy as np
 
 from geoblanket._arrays import Bools, Floats, Positions
 from geoblanket.mechanism.solver.coarse import search_coarsely
-from geoblanket.mechanism.solver.incumbent import Incumbent
+from geoblanket.mechanism.solver.incumbent import Incumbent, Stopped
 from geoblanket.mechanism.solver.interior_point import Iterate, Pool, Search
 from geoblanket.mechanism.solver.linear_program import Clusters, LinearProgram, slack_below, sum_below, with_slack
 from geoblanket.mechanism.solver.pricing import PRICES_AT_ONCE, Price, Pricer, push
@@ -65,8 +65,12 @@ _MOST_MEMORY = 2 * 2**30
 _MANY_ROWS = 2_000
 """With more rows, factors of rows × rows matrices take long: clusters tell whether there is time for them. If not, they
 bound the optimum from both sides."""
-_FULL_STEPS = 25
-"""Steps that the rows themselves take, about; each costs the cube of the coarsening in steps of the clusters."""
+_FULL_STEPS = 30
+"""Steps that the rows themselves take, about, with some time for pricing."""
+_STEP_GROWTH = 2.5
+"""The power of the rows with which the time of a step grows: 3 for the factors, less for the rest."""
+_SOLVING_SHARE = 0.85
+"""Of the time, before pricing begins all the same: without a bound, a mechanism is only half an answer."""
 _BYTES_PER_ENTRY = 9
 _MOST_FULL_MEMORY = 8 * 2**30
 """Bytes for Newton's matrices of these outputs (8 an entry at most) and their active pairs (1)."""
@@ -104,7 +108,7 @@ def _search_many_rows(program: LinearProgram, incumbent: Incumbent, gap: float, 
     level = Level(clusters.program, kept, incumbent, threads, phase="clusters of rows", columns=columns)
     began = time.perf_counter()
     kept, columns = _correct(level, gap)
-    seconds = (time.perf_counter() - began) / max(level.search.steps, 1) * _COARSENING**3
+    seconds = (time.perf_counter() - began) / max(level.search.steps, 1) * _COARSENING**_STEP_GROWTH
     enough = began + _FULL_STEPS * seconds < incumbent.deadline
     if enough and _BYTES_PER_ENTRY * len(kept) * size**2 <= _MOST_FULL_MEMORY:
         columns = clusters.lift(columns, np.arange(size), program.cone)
@@ -185,6 +189,8 @@ def _finish(level: Level, gap: float) -> None:
             worse = prices.violated(target)
             if incumbent.reached(gap):
                 return
+            if level.late:
+                raise Stopped
             if not len(worse):
                 break
         if len(worse):
@@ -212,6 +218,8 @@ class Level:
         self.program, self.kept, self.incumbent, self.threads = program, kept, incumbent, threads
         self.settled = np.empty(0, np.intp)
         self.phase, self.fine, self.goal = phase, fine, 0.0
+        now = time.perf_counter()
+        self.until = now + _SOLVING_SHARE * (incumbent.deadline - now)
         self.search = self._search(columns, None, barrier=_FROM_THE_MIDDLE if columns is None else _FROM_CLUSTERS)
 
     def solve(self, gap: float) -> Iterate:
@@ -224,6 +232,11 @@ class Level:
             solved = self.search.run(gap=gap, stop=self._watch)
         self._watch(solved)
         return self.search.iterate()
+
+    @property
+    def late(self) -> bool:
+        """Whether the time that is left is for pricing, if there are outputs to price."""
+        return self.fine and len(self.kept) < len(self.program.cost) and time.perf_counter() > self.until
 
     def used(self, solved: Iterate) -> Bools:
         """Tell which kept outputs carry mass.
@@ -248,7 +261,7 @@ class Level:
             if np.count_nonzero(used) < _WORTH_DROPPING * len(used):
                 self.search.drop(used)
                 self.kept = self.kept[used]
-        return False
+        return self.late
 
     def price_others(self, solved: Iterate, target: float) -> Prices:
         """Bound t for every output not kept; leave off when as many are seen to have t < target as are kept."""
