@@ -63,7 +63,8 @@ def places() -> Floats:
     for point in rng.permutation(len(points)):
         if not kept or np.linalg.norm(points[kept] - points[point], axis=1).min() > SPACING_KM:
             kept.append(int(point))
-    return points[kept]
+    chosen: Floats = points[kept]
+    return chosen
 
 
 def make_problem(key: str) -> Any:
@@ -81,13 +82,13 @@ def make_problem(key: str) -> Any:
         (now, one, two) for now in central for one in near[now, : case.past] for two in near[one, : case.before_that]
     ]
     now, one, two = np.moveaxis(points[np.array(histories)], 1, 0)
-    weight = (1.0, 1.0, 0.5 if case.before_that > 1 else 0.0)
+    weight = 0.5 if case.before_that > 1 else 0.0
     heading = now + 0.7 * (now - one) + 0.2 * (one - two)
     prior = np.exp(-np.linalg.norm(now - one, axis=1) / 0.4)
     return Problem(
         loss=between(heading, points[central]),
         prior=prior / prior.sum(),
-        distance_km=sum(share * between(lag, lag) for share, lag in zip(weight, (now, one, two), strict=True)),
+        distance_km=between(now, now) + between(one, one) + weight * between(two, two),
         epsilon=2.0,
         eta_km=np.inf,
     )

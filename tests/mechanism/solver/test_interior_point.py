@@ -38,9 +38,14 @@ def test_float32_steps_stay_private_and_keep_rows_whole(monkeypatch: pytest.Monk
     monkeypatch.setattr(interior_point, "_SINGLE_ROWS", 0)
     cone, cost = grid(6)
     seen: list[Iterate] = []
+
+    def keep(iterate: Iterate) -> bool:
+        seen.append(iterate)
+        return False
+
     with pool() as threads:
         search = Search(cone, cost, threads=threads)
-        last = search.run(gap=1e-2, stop=lambda iterate: bool(seen.append(iterate)))
+        last = search.run(gap=1e-2, stop=keep)
         assert search.single
         further = search.run(gap=1e-6)
     assert not search.single

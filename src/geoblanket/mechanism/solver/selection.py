@@ -45,8 +45,8 @@ _COARSENING = 3
 """How many times fewer rows each coarser problem has: with larger steps there are fewer problems, and worse starts."""
 _FIRST_GAP = 1e-3
 """To which the rows themselves are solved first: to go further is wasted where pricing then brings other outputs."""
-_COARSE_GAP = 1e-4
-"""Coarse problems are solved no further: they only choose outputs and a start."""
+_COARSE_GAP = 2e-3
+"""To which coarse problems are solved at most: with larger gaps outputs without use keep mass, and seem to matter."""
 _COARSE_ROUNDS = 3
 """How often a coarse problem is solved and priced: what it misses, finer problems correct at a higher price."""
 _FEW = 0.2
@@ -153,7 +153,7 @@ def _choose(program: LinearProgram, incumbent: Incumbent, gap: float, threads: P
 def _correct(level: Level, gap: float) -> tuple[Positions, Floats]:
     """Solve a coarse problem for some outputs, price the others, add and drop, a few times; return what is used."""
     for attempt in range(_COARSE_ROUNDS):
-        solved = level.solve(max(gap, _COARSE_GAP))
+        solved = level.solve(max(min(gap, _COARSE_GAP), 1e-4))
         target = -max(0.2 * gap, _LEAST_COARSE_GAIN) * solved.loss
         worse = level.price_others(solved, target).violated(target)
         if len(worse) <= _FEW * len(level.kept) or attempt == _COARSE_ROUNDS - 1:
