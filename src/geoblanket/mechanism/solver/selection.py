@@ -46,7 +46,7 @@ _COARSENING = 3
 _FIRST_GAP = 1e-3
 """To which the rows themselves are solved first: to go further is wasted where pricing then brings other outputs."""
 _COARSE_GAP = 2e-3
-"""To which coarse problems are solved at most: with larger gaps outputs without use keep mass, and seem to matter."""
+"""To which coarse problems of many outputs are solved: with larger gaps, outputs without use keep mass."""
 _COARSE_ROUNDS = 3
 """How often a coarse problem is solved and priced: what it misses, finer problems correct at a higher price."""
 _FEW = 0.2
@@ -152,8 +152,10 @@ def _choose(program: LinearProgram, incumbent: Incumbent, gap: float, threads: P
 
 def _correct(level: Level, gap: float) -> tuple[Positions, Floats]:
     """Solve a coarse problem for some outputs, price the others, add and drop, a few times; return what is used."""
+    outputs, rows = level.program.cost.shape
+    coarse_gap = gap if outputs <= _MANY * rows else min(gap, _COARSE_GAP)
     for attempt in range(_COARSE_ROUNDS):
-        solved = level.solve(max(min(gap, _COARSE_GAP), 1e-4))
+        solved = level.solve(max(coarse_gap, 1e-4))
         target = -max(0.2 * gap, _LEAST_COARSE_GAIN) * solved.loss
         worse = level.price_others(solved, target).violated(target)
         if len(worse) <= _FEW * len(level.kept) or attempt == _COARSE_ROUNDS - 1:
