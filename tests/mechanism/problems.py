@@ -78,3 +78,20 @@ def grid_problem(side: int, *, cell_km: float = 0.5, epsilon: float = 1.0, eta_k
     return Problem(
         loss=distance, prior=prior / prior.sum(), distance_km=whole_mm(distance), epsilon=epsilon, eta_km=eta_km
     )
+
+
+def history_problem(seed: int, *, places: int = 6, past: int = 3, before: int = 2, epsilon: float = 2.0) -> Problem:
+    """Return a problem whose rows are a place now, a near one before and one near that; outputs are places."""
+    rng = np.random.default_rng(seed)
+    points = rng.random((places, 2)) * 1.5
+    near = np.argsort(np.linalg.norm(points[:, None] - points[None], axis=2), axis=1)
+    rows = points[[(now, one, two) for now in range(places) for one in near[now, :past] for two in near[one, :before]]]
+    lag = np.linalg.norm(rows[:, None] - rows[None], axis=3)
+    heading = 1.7 * rows[:, 0] - 0.5 * rows[:, 1] - 0.2 * rows[:, 2]
+    prior = np.exp(-np.linalg.norm(rows[:, 0] - rows[:, 1], axis=1) / 0.4)
+    return Problem(
+        loss=np.linalg.norm(heading[:, None] - points[None], axis=2),
+        prior=prior / prior.sum(),
+        distance_km=whole_mm(lag @ np.array([1.0, 1.0, 0.5])),
+        epsilon=epsilon,
+    )

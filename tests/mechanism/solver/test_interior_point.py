@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from geoblanket._arrays import Floats
-from geoblanket.mechanism.solver import lapack
+from geoblanket.mechanism.solver import blocks, interior_point, lapack
 from geoblanket.mechanism.solver.interior_point import Iterate, Search, pool
 from geoblanket.mechanism.solver.linear_program import Cone
 from tests.mechanism.problems import grid_problem
@@ -32,6 +32,39 @@ def test_every_iterate_is_private_and_every_bound_holds() -> None:
         assert iterate.bound <= last.loss
         assert iterate.loss >= last.bound
     assert last.gap <= 1e-6
+
+
+def test_float32_steps_stay_private_and_keep_rows_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interior_point, "_SINGLE_ROWS", 0)
+    cone, cost = grid(6)
+    seen: list[Iterate] = []
+
+    def keep(iterate: Iterate) -> bool:
+        seen.append(iterate)
+        return False
+
+    with pool() as threads:
+        search = Search(cone, cost, threads=threads)
+        last = search.run(gap=1e-2, stop=keep)
+        assert search.single
+        further = search.run(gap=1e-6)
+    assert not search.single
+    assert last.gap <= 1e-2
+    assert further.gap <= 1e-6
+    for iterate in seen:
+        assert iterate.columns.sum(axis=0) == pytest.approx(1.0, abs=1e-6)
+        assert all((column[:, None] < cone.ratio * column).all() for column in iterate.columns)
+        assert iterate.bound <= further.loss
+
+
+def test_a_matrix_that_float32_cannot_factor_is_taken_to_float64(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interior_point, "_SINGLE_ROWS", 0)
+    monkeypatch.setattr(blocks, "_SINGLE_REGULARISATION", -1.0)
+    cone, cost = grid(4)
+    with pool() as threads:
+        search = Search(cone, cost, threads=threads)
+        assert search.run(gap=1e-3).gap <= 1e-3
+    assert not search.single
 
 
 def test_dropping_outputs_keeps_rows_whole_and_the_search_going() -> None:
@@ -62,6 +95,10 @@ def test_factors_solve_and_invert() -> None:
     solution = vector.copy()
     lapack.solve(factored, solution)
     assert matrix @ solution == pytest.approx(vector)
+    single = np.triu(matrix).astype(np.float32)
+    assert lapack.factor(single)
+    lapack.inverse(single)
+    assert lapack.multiply(single, vector) == pytest.approx(np.linalg.solve(matrix, vector), rel=1e-3, abs=1e-5)
     lapack.inverse(factored)
     assert np.triu(factored) == pytest.approx(np.triu(np.linalg.inv(matrix)))
     assert not lapack.factor(-np.eye(3))

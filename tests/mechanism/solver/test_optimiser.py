@@ -8,10 +8,10 @@ from threadpoolctl import threadpool_limits
 
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.problem import Problem
-from geoblanket.mechanism.solver import selection
+from geoblanket.mechanism.solver import interior_point, selection
 from geoblanket.mechanism.solver.linear_program import Clusters, Cone, LinearProgram
 from geoblanket.mechanism.solver.optimiser import OptimiseResult, Outcome, optimise
-from tests.mechanism.problems import grid_problem, optimum_by_cvxpy, random_problem
+from tests.mechanism.problems import grid_problem, history_problem, optimum_by_cvxpy, random_problem
 
 NOTHING_KM = 1e-7
 """Losses are repaired at a cost of about 1e-9 in absolute terms, so that tiny ones have no small relative gap."""
@@ -255,14 +255,31 @@ def test_options_out_of_range_are_told(options: dict[str, object], message: str)
 
 
 @pytest.mark.parametrize("eta_km", [np.inf, 0.8])
-def test_clusters_bound_large_problems_from_both_sides(monkeypatch: pytest.MonkeyPatch, eta_km: float) -> None:
+@pytest.mark.parametrize("memory", [0, 2**30])
+def test_many_rows_are_solved_where_memory_allows_and_bounded_by_clusters_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, eta_km: float, memory: int
+) -> None:
     problem = grid_problem(7, epsilon=0.5, eta_km=eta_km)
     optimum = optimise(problem, gap=1e-3)
-    monkeypatch.setattr(selection, "_MOST_ROWS", 20)
-    coarse = optimise(problem, gap=2e-3)
-    assert_consistent(coarse, optimum)
-    assert coarse.gap < 0.1
-    assert coarse.outcome is Outcome.NO_PROGRESS
+    monkeypatch.setattr(selection, "_MANY_ROWS", 20)
+    monkeypatch.setattr(selection, "_MOST_FULL_MEMORY", memory)
+    result = optimise(problem, gap=2e-3)
+    assert_consistent(result, optimum)
+    assert result.gap < (2e-3 if memory else 0.1)
+    assert result.outcome is (Outcome.REACHED if memory else Outcome.NO_PROGRESS)
+
+
+@pytest.mark.usefixtures("choosy")
+@pytest.mark.parametrize("gap", [1e-2, 1e-5])
+@pytest.mark.parametrize("seed", range(4))
+def test_histories_in_single_precision_agree_with_highs(seed: int, gap: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interior_point, "_SINGLE_ROWS", 0)
+    problem = history_problem(seed)
+    highs = optimise(problem, gap=1e-6, method="highs")
+    result = optimise(problem, gap=gap)
+    assert result.outcome is Outcome.REACHED
+    assert_consistent(result, highs)
+    assert result.loss == pytest.approx(highs.loss, rel=gap)
 
 
 def program_of(problem: Problem) -> LinearProgram:

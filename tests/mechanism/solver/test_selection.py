@@ -3,11 +3,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 
-from geoblanket.mechanism.solver.incumbent import Incumbent
+from geoblanket.mechanism.solver.incumbent import Incumbent, Stopped
 from geoblanket.mechanism.solver.interior_point import Pool
 from geoblanket.mechanism.solver.linear_program import Cone, LinearProgram
-from geoblanket.mechanism.solver.selection import Level
+from geoblanket.mechanism.solver.selection import Level, _finish, begin
 
 PLACES = np.random.default_rng(4).uniform(0, 2, (12, 2))
 DISTANCE = np.linalg.norm(PLACES[:, None] - PLACES, axis=2)
@@ -33,3 +34,16 @@ def test_a_search_that_stalls_near_the_optimum_is_done() -> None:
     stalled = done.search
     assert done.solve(1e-9).gap > 1e-9
     assert done.search is stalled
+
+
+def test_late_searches_end_with_a_bound_over_all_outputs() -> None:
+    incumbent = Incumbent(math.inf, lambda *_: None)
+    program = LinearProgram(Cone(2.0 * DISTANCE), np.ascontiguousarray(DISTANCE * PRIOR), PRIOR)
+    begin(program, incumbent)
+    late = Level(program, np.arange(10), incumbent, Pool(None), phase="solving", fine=True)
+    late.solve(0.05)
+    late.until = -math.inf
+    before = incumbent.bound
+    with pytest.raises(Stopped):
+        _finish(late, 1e-6)
+    assert before < incumbent.bound <= incumbent.loss

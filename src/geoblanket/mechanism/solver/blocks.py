@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geoblanket._arrays import Bools, Floats, Positions
+from geoblanket._arrays import Bools, Floats, Positions, Singles
 from geoblanket.mechanism.solver import lapack
 from geoblanket.mechanism.solver.linear_program import EXPONENT_CAP, Cone, slack_below
 
-__all__ = ["Block", "Centring", "StepLimits"]
+__all__ = ["Block", "Centring", "ImpreciseError", "StepLimits"]
 
 _ROWS_AT_ONCE = 64
 """Rows whose pairs are looked at together: so many stay in the processor's cache."""
@@ -27,8 +27,14 @@ _NEW_MULTIPLIER = 1e-3
 _REGULARISATION = 1e-14
 _MOST_REGULARISATION = 1e-5
 """First and largest share by which a diagonal is raised, a hundredfold each time, until the matrix can be factored."""
+_SINGLE_REGULARISATION = 1e-7
+"""The same in float32, with diagonals of 1: about one rounding."""
 _LEAST = 1e-150
 """A slack or multiplier below this is as good as 0: its quotients overflow."""
+
+
+class ImpreciseError(np.linalg.LinAlgError):
+    """A Newton matrix needs more digits than float32 has."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +70,9 @@ class Block:
         Which pairs are active at the start, shape (outputs, rows, rows); None: near neighbours.
     """
 
+    single = False
+    """Whether Newton's matrices are inverted in float32: half the time, and solutions are refined in float64."""
+
     def __init__(self, cone: Cone, cost: Floats, columns: Floats, *, active: Bools | None = None) -> None:
         self.cone, self.cost, self.columns = cone, cost, columns
         self.outputs, self.rows = int(cost.shape[0]), int(cost.shape[1])
@@ -76,6 +85,7 @@ class Block:
         self._append(*np.nonzero(active))
         self.slack = self._slack(columns)
         self.factors: Floats = np.empty((0, 0, 0))
+        self.inverses: Singles = np.empty((0, 0, 0), np.float32)
         self.step = np.zeros_like(columns)
 
     def start(self, barrier: float) -> None:
@@ -106,6 +116,8 @@ class Block:
     def factorise(self, *, with_inverse: bool = True) -> Floats:
         """Factor H_k = Gᵀ diag(y/g) G of each output; return the upper triangle of Σ_k H_k⁻¹, or 0 without inverse."""
         mixed, diagonal = self._newton_weights()
+        if self.single and with_inverse:
+            return self._invert(mixed, diagonal)
         size = self.outputs * self.rows
         self.factors = _scatter(self.entry, -mixed, size * self._width).reshape(self.outputs, self.rows, self._width)
         response = np.zeros((self.rows, self.rows) if with_inverse else 0)
@@ -117,11 +129,28 @@ class Block:
                 response += inverse
         return response
 
+    def _invert(self, mixed: Floats, diagonal: Floats) -> Floats:
+        """Invert each H in float32, with rows and columns scaled to a diagonal of 1."""
+        scales = 1.0 / np.sqrt(diagonal)
+        values = -mixed * scales[self.low] * scales[self.high]
+        shape = self.outputs, self.rows, self.rows
+        self.factors = np.empty((0, 0, 0))
+        self.inverses = _scatter(self.entry, values, self.outputs * self.rows**2).reshape(shape).astype(np.float32)
+        self.scales = scales.reshape(self.cost.shape)
+        response = np.zeros((self.rows, self.rows))
+        for matrix, scale in zip(self.inverses, self.scales, strict=True):
+            np.fill_diagonal(matrix, 1.0 + _SINGLE_REGULARISATION)
+            if not lapack.factor(matrix):
+                raise ImpreciseError("A Newton matrix is not positive definite in float32.")
+            lapack.inverse(matrix)
+            response += scale[:, None] * matrix * scale
+        return response
+
     def _newton_weights(self) -> tuple[Floats, Floats]:
         """Return a·y/g of each pair, and the diagonals of H."""
         if not (self.slack.min() > _LEAST and self.multiplier.min() > _LEAST):
             raise np.linalg.LinAlgError("A slack or a multiplier has become 0 by rounding.")
-        weight = self.multiplier / self.slack
+        self.weight = weight = self.multiplier / self.slack
         mixed = weight * self.ratio
         size = self.outputs * self.rows
         return mixed, _scatter(self.high, mixed * self.ratio, size) + _scatter(self.low, weight, size)
@@ -308,8 +337,20 @@ class Block:
         return lapack.factor(matrix)
 
     def _solve_in_place(self, right: Floats) -> None:
+        if self.single:
+            # Refined once: the residual, by way of the pairs, is exact to float64.
+            solution = self._approximate(right)
+            right[...] = solution + self._approximate(right - self._transposed(self.weight * self._slack(solution)))
+            return
         for factored, vector in zip(self.factors, right, strict=True):
             lapack.solve(factored, vector)
+
+    def _approximate(self, right: Floats) -> Floats:
+        """Return H⁻¹·right by the inverses in float32."""
+        scaled = right * self.scales
+        products = [lapack.multiply(*pair) for pair in zip(self.inverses, scaled, strict=True)]
+        solution: Floats = self.scales * np.stack(products)
+        return solution
 
 
 def _scatter(index: Positions, values: Floats, size: int) -> Floats:

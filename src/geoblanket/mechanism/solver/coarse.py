@@ -1,4 +1,4 @@
-"""Beyond some 2,000 rows: bounds from both sides by way of clusters.
+"""Where there is no time for thousands of rows themselves: bounds from both sides by way of clusters.
 
 From above, smooth mechanisms are searched. Their columns are q_k = E·z_k, where E carries values at some centres to all
 rows and its rows sum to 1: fewer unknowns. All pairs of the rows themselves are enforced, so that every iterate is a

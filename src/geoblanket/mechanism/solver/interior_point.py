@@ -5,6 +5,9 @@ the rows' multipliers λ, (Σ_k H_k⁻¹) dλ = (1 − Σ_k q_k) − Σ_k H_k⁻
 inverse per output, however many pairs are constrained. Every iterate lies strictly inside the cone for *all* pairs,
 so the search can stop at any time with a private mechanism, and its multipliers give a proven bound.
 
+Large matrices are inverted in float32 until the gap is small. That changes steps, never proofs: slacks, multipliers and
+bounds are float64, and each solution is refined until the rows' sums are kept.
+
 A step is Mehrotra's predictor and corrector, with Gondzio's corrections. `PathFollower` leaves open what ties the
 blocks of outputs together: rows that sum to 1 (`Search`), or a single column with u·q = 1 (`pricing`).
 """
@@ -24,7 +27,7 @@ from threadpoolctl import threadpool_limits
 
 from geoblanket._arrays import Bools, Floats
 from geoblanket.mechanism.solver import lapack
-from geoblanket.mechanism.solver.blocks import Block, Centring, StepLimits
+from geoblanket.mechanism.solver.blocks import Block, Centring, ImpreciseError, StepLimits
 from geoblanket.mechanism.solver.linear_program import Cone, sum_below
 
 __all__ = ["Iterate", "PathFollower", "Pool", "Search", "Stop", "pool", "power_of_two"]
@@ -38,6 +41,14 @@ _LEAST_CENTRING = 1e-3
 """The barrier shrinks to no less than this share in a step: far from the central path the next steps are short."""
 _REFINE_BELOW_GAP = 1e-4
 """Nearer to the optimum Newton's systems are badly conditioned, and their solutions are refined once."""
+
+_SINGLE_ROWS = 600
+"""With fewer rows, float32 saves less than refining its solutions costs."""
+_SINGLE_ABOVE_GAP = 2e-3
+"""Nearer to the optimum Newton's systems need all digits of float64."""
+_MOST_REFINEMENTS = 8
+_ROWS_SUM_WITHIN = 1e-7
+"""With float32 factors, steps are refined until rows sum to 1 so nearly: what is missing, the next step corrects."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -126,8 +137,9 @@ class PathFollower(ABC):
         target = self._target(judged)
         targets = [block.mehrotra_targets(target, self.barrier) for block in self.blocks]
         dual_step = self._solve(targets, refinements=refinements)
-        primal, dual = self._lengths(targets, fraction)
+        primal, duals = self._lengths(targets, fraction)
         for _ in range(_CORRECTORS):
+            dual = min(duals)
             if min(primal, dual) > 0.9:
                 break
             kept = [block.saved() for block in self.blocks]
@@ -136,24 +148,27 @@ class PathFollower(ABC):
                 block.centred_targets(aim, *longer, target) for block, aim in zip(self.blocks, targets, strict=True)
             ]
             new_dual_step = self._solve(centred, refinements=refinements)
-            new_primal, new_dual = self._lengths(centred, fraction)
-            better = new_primal + new_dual - primal - dual
+            new_primal, new_duals = self._lengths(centred, fraction)
+            better = new_primal + min(new_duals) - primal - dual
             if better < 0.02:
                 for block, state in zip(self.blocks, kept, strict=True):
                     block.restore(state)
                 break
-            targets, dual_step, primal, dual = centred, new_dual_step, new_primal, new_dual
+            targets, dual_step, primal, duals = centred, new_dual_step, new_primal, new_duals
             if better < 0.1:
                 break
-        self._take(primal, dual, dual_step, fraction, target)
+        self._take(primal, duals, dual_step, fraction, target)
 
-    def _take(self, primal: float, dual: float, dual_step: Floats, fraction: float, target: float) -> None:
+    def _take(self, primal: float, duals: Sequence[float], dual_step: Floats, fraction: float, target: float) -> None:
         if not np.isfinite(dual_step).all() or not all(np.isfinite(block.step).all() for block in self.blocks):
             raise np.linalg.LinAlgError("A step is not finite.")
         decrease = max(self._each(lambda block: block.find_tight(primal)))
         primal = min(primal, fraction / max(decrease, 1e-30))
+        dual = min(duals)
         self.barrier = max(target, (1.0 - min(primal, dual)) * self.barrier)
-        self._each(lambda block: block.advance(primal, dual, self.barrier))
+        # Only λ ties the multipliers of the blocks together: each goes as far as it can.
+        numbers = range(len(self.blocks))
+        list(self.threads.each(lambda n: self.blocks[n].advance(primal, duals[n], self.barrier), numbers))
         self.duals = self.duals + dual * dual_step
         self.pairs = sum(block.pair_count for block in self.blocks)
         self.short_steps = self.short_steps + 1 if max(primal, dual) < _STALLED_STEP else 0
@@ -162,10 +177,11 @@ class PathFollower(ABC):
     def _each(self, function: Callable[[Block], Result]) -> list[Result]:
         return list(self.threads.each(function, self.blocks))
 
-    def _lengths(self, targets: Sequence[Floats], fraction: float) -> tuple[float, float]:
+    def _lengths(self, targets: Sequence[Floats], fraction: float) -> tuple[float, list[float]]:
+        """Return the length of the primal step, and that of each block's dual step."""
         numbers = range(len(self.blocks))
         limits = list(self.threads.each(lambda number: self.blocks[number].limits(targets[number]), numbers))
-        return _step_lengths(limits, fraction)
+        return _step_lengths(limits, fraction)[0], [_step_lengths([limit], fraction)[1] for limit in limits]
 
     def _target(self, judged: Sequence[tuple[StepLimits, Centring]]) -> float:
         """Return the barrier to aim at: small where the predictor comes far (Mehrotra's rule)."""
@@ -190,7 +206,8 @@ class Iterate:
     Parameters
     ----------
     columns
-        Probabilities, shape (outputs, rows), strictly inside the cone; rows sum to 1 to rounding.
+        Probabilities, shape (outputs, rows), strictly inside the cone; rows sum to 1 to rounding (with float32
+        steps, to 1e-7).
     loss
         Σ w·q.
     duals
@@ -247,6 +264,7 @@ class Search(PathFollower):
             columns = np.full(cost.shape, 1.0 / len(cost))
         self.scale = power_of_two(cost)
         self._begin(_make_blocks(cone, cost * self.scale, columns, active), threads, barrier)
+        self.single = cone.size >= _SINGLE_ROWS
 
     def _begin(self, blocks: list[Block], threads: Pool, barrier: float) -> None:
         pairs = sum(block.pair_count for block in blocks)
@@ -254,6 +272,7 @@ class Search(PathFollower):
         super().__init__(blocks, threads, barrier * max(loss, 1e-300) / pairs)
         self.best_bound, self.best_duals = -np.inf, np.zeros_like(self.duals)
         self.spare = np.zeros(blocks[0].rows)
+        self.single, self.steps = False, 0
         self.duals = self._update_bound()
 
     def run(self, *, gap: float, stop: Stop | None = None) -> Iterate:
@@ -267,12 +286,21 @@ class Search(PathFollower):
             iterate = self.iterate()
             if iterate.gap <= gap or (stop is not None and stop(iterate)) or self.stalled:
                 break
+            self.steps += 1
+            self._use_single(self.single and iterate.gap > _SINGLE_ABOVE_GAP)
             try:
                 self.advance(iterate.gap)
+            except ImpreciseError:
+                self._use_single(False)
             except np.linalg.LinAlgError:
                 # As far as floating-point numbers go: the iterate is still private and its bound still holds.
                 self.give_up()
         return self.iterate()
+
+    def _use_single(self, single: bool) -> None:
+        self.single = single
+        for block in self.blocks:
+            block.single = single
 
     @property
     def active(self) -> list[Bools]:
@@ -319,7 +347,7 @@ class Search(PathFollower):
 
     def _factorise(self) -> None:
         size = len(self.duals)
-        self.response = np.zeros((size, size))
+        self.response: Floats = np.zeros((size, size))
         for part in self.threads.each(lambda block: block.factorise(), self.blocks):
             self.response += part
         self.response.flat[:: size + 1] *= 1.0 + 1e-14
@@ -332,11 +360,16 @@ class Search(PathFollower):
         numbers = range(len(self.blocks))
         total = np.sum(list(self.threads.each(lambda n: self.blocks[n].solve(self.duals, wanted[n]), numbers)), axis=0)
         dual_step = np.zeros_like(self.duals)
-        for _ in range(1 + refinements):
+        for number in range(_MOST_REFINEMENTS if self.single else 1 + refinements):
             change = self.missing - total
+            if self.single and number and np.abs(change).max() < _ROWS_SUM_WITHIN:
+                break
             lapack.solve(self.response, change)
             dual_step += change
             total = np.sum(self._each(lambda block: block.respond(change)), axis=0)  # noqa: B023 (used at once)
+        else:
+            if self.single and np.abs(self.missing - total).max() > _ROWS_SUM_WITHIN:
+                raise ImpreciseError("The rows' sums cannot be kept in float32.")
         return dual_step
 
 

@@ -29,6 +29,7 @@ Underflow costs at most 2^-1074 per term, covered by 1e-290.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -57,9 +58,11 @@ _NEIGHBOURS = 24
 """Centres that a row's columns are carried from: more make them smoother, and the matrices fuller."""
 _SMOOTHNESS = 0.6
 """Width of the bell of these centres' weights, as a share of the distance of the first centre that has none."""
-_INSIDE = 1e-3
+_INSIDE = 0.1
 """Of a pair's slack, what must be left for a column to count as well inside the cone: a start nearer to its edge only
 allows short steps."""
+_POWERS = (0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0)
+"""How much columns are flattened, one after the other, until they lie well inside the cone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,21 +225,13 @@ class Clusters:
         return csr_array((weight.ravel(), near[:, :count].ravel(), first), shape=(len(targets), len(self.centres)))
 
     def lift(self, columns: Floats, targets: Positions, cone: Cone) -> Floats:
-        """Carry columns, shape (outputs, centres), to other rows, evened out until they lie well inside their cone."""
-        weights = self.smooth_weights(targets)
-        lifted: Floats = (weights @ self.evened(columns, weights, cone).T).T
-        return lifted
+        """Carry columns, shape (outputs, centres), to other rows, flattened until they lie well inside their cone."""
+        carried: Floats = (self.smooth_weights(targets) @ columns.T).T
+        return next(flat for flat in _flattened(_closed(carried, cone)) if _well_inside(cone, flat))
 
     def evened(self, columns: Floats, weights: csr_array, cone: Cone) -> Floats:
-        """Return columns as near to constant ones as it takes for `weights` to carry them well inside a cone."""
-        constant = np.repeat(columns.mean(axis=1)[:, None], columns.shape[1], axis=1)
-        for share in (0.2, 0.3, 0.4, 0.6, 0.8):
-            evened: Floats = (1.0 - share) * columns + share * constant
-            evened /= evened.sum(axis=0)
-            if _well_inside(cone, (weights @ evened.T).T):
-                return evened
-        alike: Floats = constant / constant.sum(axis=0)
-        return alike
+        """Return columns, flattened until `weights` carry them well inside a cone."""
+        return next(flat for flat in _flattened(columns) if _well_inside(cone, (weights @ flat.T).T))
 
     def lift_duals(self, duals: Floats, columns: Floats, outputs: Positions) -> Floats:
         """Carry the multipliers of the clusters to the rows, such that they sum to the same in each cluster.
@@ -251,6 +246,27 @@ class Clusters:
         rest = duals - (columns * self.program.cost[outputs]).sum(axis=0)
         lifted: Floats = share * rest[self.label] + (columns[:, self.label] * self.fine.cost[outputs]).sum(axis=0)
         return lifted
+
+
+def _closed(columns: Floats, cone: Cone) -> Floats:
+    """Return columns in the cone, or nearly (if pairs beyond η are not constrained): between the nearest two.
+
+    The least column above q that is in the cone is max_j q_j / a_ij, the largest one below is min_j q_j · a_ij.
+    """
+    ratio = np.where(np.eye(cone.size, dtype=bool), 1.0, cone.ratio)
+    inverse = 1.0 / ratio
+    return np.array([0.5 * ((inverse * column).max(axis=1) + (ratio * column).min(axis=1)) for column in columns])
+
+
+def _flattened(columns: Floats) -> Iterator[Floats]:
+    """Yield mechanisms ever nearer to one whose rows are all alike.
+
+    A power θ < 1 of a column divides all its logarithmic slopes, and so leaves the same share of slack everywhere.
+    """
+    logarithm = np.log(np.maximum(columns, 1e-300))
+    for power in _POWERS:
+        flat = np.exp(power * logarithm)
+        yield flat / flat.sum(axis=0)
 
 
 def _well_inside(cone: Cone, columns: Floats) -> bool:

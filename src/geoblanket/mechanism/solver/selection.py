@@ -7,6 +7,7 @@ those that could lower the loss join, those without mass leave, and the bound co
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from geoblanket._arrays import Bools, Floats, Positions
 from geoblanket.mechanism.solver.coarse import search_coarsely
-from geoblanket.mechanism.solver.incumbent import Incumbent
+from geoblanket.mechanism.solver.incumbent import Incumbent, Stopped
 from geoblanket.mechanism.solver.interior_point import Iterate, Pool, Search
 from geoblanket.mechanism.solver.linear_program import Clusters, LinearProgram, slack_below, sum_below, with_slack
 from geoblanket.mechanism.solver.pricing import PRICES_AT_ONCE, Price, Pricer, push
@@ -23,6 +24,8 @@ __all__ = ["Level", "Prices", "begin", "search"]
 
 _DROP_BELOW_GAP = 0.03
 """With a larger gap the mass of an output does not tell yet whether the optimum uses it."""
+_DROP_ABOVE_GAPS = 5.0
+"""Times the gap to reach: nearer to it few steps are left, and pricing what was dropped costs more than that saves."""
 _WORTH_DROPPING = 0.8
 """If more than this share of the outputs would stay, none is dropped: it would save little."""
 _USED = 16.0
@@ -32,6 +35,8 @@ _BAD_START = 0.1
 """A search that stalls with a larger gap did not come to the end of what floating-point numbers can do."""
 _FROM_THE_MIDDLE = 10.0
 """The barrier to begin with where every output is equally likely."""
+_FROM_CLUSTERS = 0.3
+"""The barrier to begin with where columns come from a coarser problem."""
 _WORTH_CHOOSING = 500_000
 """With fewer rows² × outputs all outputs are kept: dropping them saves less than pricing them costs."""
 _COARSEST = 80
@@ -41,21 +46,34 @@ _COARSENING = 3
 _FIRST_GAP = 1e-3
 """To which the rows themselves are solved first: to go further is wasted where pricing then brings other outputs."""
 _COARSE_GAP = 2e-3
-"""To which coarse problems are solved at most: they only choose outputs and a start."""
+"""To which coarse problems of many outputs are solved: with larger gaps, outputs without use keep mass."""
 _COARSE_ROUNDS = 3
 """How often a coarse problem is solved and priced: what it misses, finer problems correct at a higher price."""
+_FEW = 0.2
+"""Of the outputs of a coarse problem: if fewer are missing, they join in the next finer one without further ado."""
 _LEAST_COARSE_GAIN = 2e-3
 """Of the loss: outputs that could gain less do not join a coarse problem."""
 _LEFT_OUT = 2.0
 """In gaps: the share of the mass whose outputs a finer problem begins without; with more, pricing brings more back."""
-_PRICING_SHARE = 0.3
-"""Of the gap, for what outputs that are left out could gain; the rest is for the search over those that are kept."""
+_PRICING_SHARES = (0.1, 0.3)
+"""Of the gap, for what outputs that are left out could gain; the rest is for the search over those that are kept. Where
+the first share does not do, the second may: to solve a little further costs less than to let more outputs join."""
 _MANY = 0.5
 """Outputs per cluster: if a coarse problem keeps more, choosing saves nothing, and all outputs are kept."""
 _MOST_MEMORY = 2 * 2**30
 """Bytes for Newton's matrices of all outputs; if they need more, outputs are chosen all the same."""
-_MOST_ROWS = 2_000
-"""With more rows, factors of rows × rows matrices take too long: clusters bound the optimum from both sides."""
+_MANY_ROWS = 2_000
+"""With more rows, factors of rows × rows matrices take long: clusters tell whether there is time for them. If not, they
+bound the optimum from both sides."""
+_FULL_STEPS = 30
+"""Steps that the rows themselves take, about, with some time for pricing."""
+_STEP_GROWTH = 2.5
+"""The power of the rows with which the time of a step grows: 3 for the factors, less for the rest."""
+_SOLVING_SHARE = 0.85
+"""Of the time, before pricing begins all the same: without a bound, a mechanism is only half an answer."""
+_BYTES_PER_ENTRY = 9
+_MOST_FULL_MEMORY = 8 * 2**30
+"""Bytes for Newton's matrices of these outputs (8 an entry at most) and their active pairs (1)."""
 
 
 def search(program: LinearProgram, incumbent: Incumbent, *, gap: float, threads: Pool) -> None:
@@ -74,16 +92,30 @@ def search(program: LinearProgram, incumbent: Incumbent, *, gap: float, threads:
     """
     if incumbent.reached(gap):
         return
-    if program.cone.size > _MOST_ROWS:
-        clusters = Clusters(program, program.order_of_centres(program.cone.size // _COARSENING))
-        kept, columns = _choose(clusters.program, incumbent, gap, threads)
-        level = Level(clusters.program, kept, incumbent, threads, phase="clusters of rows", columns=columns)
-        solved = level.solve(_PRICING_SHARE * gap)
-        search_coarsely(clusters, level.kept, solved, incumbent, gap=gap, threads=threads)
+    if program.cone.size > _MANY_ROWS:
+        _search_many_rows(program, incumbent, gap, threads)
         return
     kept, columns = _choose(program, incumbent, gap, threads)
     level = Level(program, kept, incumbent, threads, phase="solving", fine=True, columns=columns)
     _finish(level, gap)
+
+
+def _search_many_rows(program: LinearProgram, incumbent: Incumbent, gap: float, threads: Pool) -> None:
+    """Solve clusters first, and the rows themselves if the time that is left and the memory are enough for them."""
+    size = program.cone.size
+    clusters = Clusters(program, program.order_of_centres(size // _COARSENING))
+    kept, columns = _choose(clusters.program, incumbent, gap, threads)
+    level = Level(clusters.program, kept, incumbent, threads, phase="clusters of rows", columns=columns)
+    began = time.perf_counter()
+    kept, columns = _correct(level, gap)
+    seconds = (time.perf_counter() - began) / max(level.search.steps, 1) * _COARSENING**_STEP_GROWTH
+    enough = began + _FULL_STEPS * seconds < incumbent.deadline
+    if enough and _BYTES_PER_ENTRY * len(kept) * size**2 <= _MOST_FULL_MEMORY:
+        columns = clusters.lift(columns, np.arange(size), program.cone)
+        _finish(Level(program, kept, incumbent, threads, phase="solving", fine=True, columns=columns), gap)
+        return
+    solved = level.solve(_PRICING_SHARES[-1] * gap)
+    search_coarsely(clusters, level.kept, solved, incumbent, gap=gap, threads=threads)
 
 
 def begin(program: LinearProgram, incumbent: Incumbent) -> None:
@@ -120,11 +152,13 @@ def _choose(program: LinearProgram, incumbent: Incumbent, gap: float, threads: P
 
 def _correct(level: Level, gap: float) -> tuple[Positions, Floats]:
     """Solve a coarse problem for some outputs, price the others, add and drop, a few times; return what is used."""
+    outputs, rows = level.program.cost.shape
+    coarse_gap = gap if outputs <= _MANY * rows else min(gap, _COARSE_GAP)
     for attempt in range(_COARSE_ROUNDS):
-        solved = level.solve(max(min(gap, _COARSE_GAP), 1e-4))
+        solved = level.solve(max(coarse_gap, 1e-4))
         target = -max(0.2 * gap, _LEAST_COARSE_GAIN) * solved.loss
         worse = level.price_others(solved, target).violated(target)
-        if not len(worse) or attempt == _COARSE_ROUNDS - 1:
+        if len(worse) <= _FEW * len(level.kept) or attempt == _COARSE_ROUNDS - 1:
             break
         level.exchange(solved, worse)
     mass = solved.columns @ level.program.prior
@@ -132,8 +166,15 @@ def _correct(level: Level, gap: float) -> tuple[Positions, Floats]:
     # What is left out here costs about its mass at most, and pricing brings back what matters.
     count = 1 + int((np.cumsum(mass[order]) < (1.0 - _LEFT_OUT * gap) * mass.sum()).sum())
     used = np.sort(order[:count])
-    columns = solved.columns[used]
-    return level.kept[used], columns / columns.sum(axis=0)
+    new = worse[: max(4, len(used) // 2)]
+    return np.concatenate([level.kept[used], new]), _joined(solved.columns[used], len(new))
+
+
+def _joined(columns: Floats, new: int) -> Floats:
+    """Return a mechanism of these columns and as many new ones, which are constant."""
+    joined = np.concatenate([columns, np.full((new, columns.shape[1]), 0.1 / (len(columns) + new))])
+    normalised: Floats = joined / joined.sum(axis=0)
+    return normalised
 
 
 def _finish(level: Level, gap: float) -> None:
@@ -141,14 +182,19 @@ def _finish(level: Level, gap: float) -> None:
     incumbent = level.incumbent
     stage = max(gap, _FIRST_GAP)
     while True:
-        solved = level.solve(stage * (1.0 - _PRICING_SHARE))
-        target = -_PRICING_SHARE * stage * solved.loss
-        prices = level.price_others(solved, target)
-        incumbent.prove(with_slack(solved.duals, float(prices.below.min()), level.program.weight))
-        incumbent.report("pricing")
-        worse = prices.violated(target)
-        if incumbent.reached(gap):
-            return
+        for share in _PRICING_SHARES:
+            solved = level.solve(stage * (1.0 - share))
+            target = -share * stage * solved.loss
+            prices = level.price_others(solved, target)
+            incumbent.prove(with_slack(solved.duals, float(prices.below.min()), level.program.weight))
+            incumbent.report("pricing")
+            worse = prices.violated(target)
+            if incumbent.reached(gap):
+                return
+            if level.late:
+                raise Stopped
+            if not len(worse):
+                break
         if len(worse):
             level.exchange(solved, worse)
         elif level.search.stalled or stage == gap:
@@ -173,11 +219,14 @@ class Level:
     ) -> None:
         self.program, self.kept, self.incumbent, self.threads = program, kept, incumbent, threads
         self.settled = np.empty(0, np.intp)
-        self.phase, self.fine = phase, fine
-        self.search = self._search(columns, None, barrier=_FROM_THE_MIDDLE if columns is None else 0.1)
+        self.phase, self.fine, self.goal = phase, fine, 0.0
+        now = time.perf_counter()
+        self.until = now + _SOLVING_SHARE * (incumbent.deadline - now)
+        self.search = self._search(columns, None, barrier=_FROM_THE_MIDDLE if columns is None else _FROM_CLUSTERS)
 
     def solve(self, gap: float) -> Iterate:
         """Solve for the kept outputs; those without mass are dropped on the way."""
+        self.goal = gap
         solved = self.search.run(gap=gap, stop=self._watch)
         if self.search.stalled and solved.gap > _BAD_START:
             # The start was too near the edge of the cone for long steps: once more, from its middle.
@@ -185,6 +234,11 @@ class Level:
             solved = self.search.run(gap=gap, stop=self._watch)
         self._watch(solved)
         return self.search.iterate()
+
+    @property
+    def late(self) -> bool:
+        """Whether the time that is left is for pricing, if there are outputs to price."""
+        return self.fine and len(self.kept) < len(self.program.cost) and time.perf_counter() > self.until
 
     def used(self, solved: Iterate) -> Bools:
         """Tell which kept outputs carry mass.
@@ -203,12 +257,13 @@ class Level:
             if len(self.kept) == len(self.program.cost):
                 self.incumbent.prove(iterate.bound)
         self.incumbent.report(self.phase)
-        if iterate.gap < _DROP_BELOW_GAP and self.program.cone.size**2 * len(self.kept) > _WORTH_CHOOSING:
+        far = _DROP_ABOVE_GAPS * self.goal < iterate.gap < _DROP_BELOW_GAP
+        if far and self.program.cone.size**2 * len(self.kept) > _WORTH_CHOOSING:
             used = self.used(iterate)
             if np.count_nonzero(used) < _WORTH_DROPPING * len(used):
                 self.search.drop(used)
                 self.kept = self.kept[used]
-        return False
+        return self.late
 
     def price_others(self, solved: Iterate, target: float) -> Prices:
         """Bound t for every output not kept; leave off when as many are seen to have t < target as are kept."""
