@@ -1,8 +1,8 @@
 """Published mechanisms to compare with, each a function of a problem that returns a verified mechanism.
 
 Closed forms are the constant, exponential, truncated exponential, planar Laplace and tight-constraints mechanisms and
-the peaks. ConstOPT solves a small linear program. `remap` improves the outputs of any of them. Every result is repaired to whole numbers
-and verified like any other mechanism.
+the peaks. ConstOPT solves a small linear program. `remap` improves the outputs of any of them. Every result is repaired
+to whole numbers and verified like any other mechanism.
 """
 
 from __future__ import annotations
