@@ -7,7 +7,7 @@ results of an evaluation. A claim without a range is shown and not judged, for t
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -23,7 +23,6 @@ from geoblanket.lab.evaluate.methods import METHODS
 __all__ = [
     "CITIES",
     "CLAIMS_HEADING",
-    "CLAIM_COLUMNS",
     "Claim",
     "Measured",
     "Verdict",
@@ -39,10 +38,6 @@ __all__ = [
 CITIES = ("porto", "rome")
 """The cities of the paper."""
 CLAIMS_HEADING = "The paper's numbers and ours"
-CLAIM_COLUMNS = ("claim", "paper", "ours", "95 % interval", "verdict", "where in the paper")
-_TABLE_COLUMNS = (
-    "claim", "where in the paper", "paper", "ours (Porto)", "ours (Rome)", "95 % interval", "verdict or why not",
-)  # fmt: skip
 _EVERYWHERE = (-float("inf"), float("inf"))
 _WEAK = 0.1
 """The paper calls weaker correlations than this weak."""
@@ -65,8 +60,10 @@ class Measured:
     value: float | None
     interval: Interval | None = None
     """The 95 % interval of `value`; None where it is not known."""
+    spread: float | None = None
+    """1.96 standard deviations, where the paper tells them."""
     words: str = ""
-    """What else is told of it, such as ± of a table."""
+    """What else is told of it."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +103,8 @@ class Claim:
     def ours(self) -> str:
         """What was measured, as a table shows it."""
         found = self.measured or Measured(None)
-        return f"{text(found.value, self.form)}{found.words}"
+        spread = "" if found.spread is None else f" ±{text(found.spread, self.form)}"
+        return f"{text(found.value, self.form)}{spread}{found.words}"
 
     @property
     def interval(self) -> str:
@@ -121,11 +119,6 @@ class Claim:
             return f"{self.verdict}: {self.why}"
         missing = self.measured is None or self.measured.value is None
         return f"{self.verdict}: not measured in this run" if missing else self.verdict
-
-    @property
-    def cells(self) -> tuple[str, ...]:
-        """What a table of one city shows of it, under `CLAIM_COLUMNS`."""
-        return self.topic, self.paper, self.ours, self.interval, self.judgement, self.where
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
@@ -206,22 +199,25 @@ def judge(measured: Mapping[str, Measured], city: str | None, *, every: bool = F
     ]
 
 
-def add_claims(page: Page, claims: Iterable[Claim]) -> None:
+def add_claims(page: Page, claims: Sequence[Claim]) -> None:
     """Add a table of claims to a page."""
-    page.table(CLAIM_COLUMNS, [claim.cells for claim in claims], words=(0, 1, 4, 5))
+    header, *rows = claims_table(claims)
+    page.table(header, rows, words=range(len(header)))
 
 
 def claims_table(claims: Sequence[Claim]) -> list[tuple[str, ...]]:
-    """Return a header and a row for each claim, with the cities side by side."""
-    rows: list[tuple[str, ...]] = [_TABLE_COLUMNS]
+    """Return a header and a row for each claim, with the paper's cities side by side."""
+    cities = CITIES if any(claim.city for claim in claims) else ("",)
+    ours = [f"ours ({city.title()})" if city else "ours" for city in cities]
+    rows = [("claim", "where in the paper", "paper", *ours, "95 % interval", "verdict or why not")]
     for where, topic in dict.fromkeys((claim.where, claim.topic) for claim in claims):
         of_city = {claim.city: claim for claim in claims if (claim.where, claim.topic) == (where, topic)}
-        ours = [of_city[city].ours if city in of_city else UNKNOWN for city in CITIES]
+        numbers = [of_city[city].ours if city in of_city else UNKNOWN for city in cities]
         paper, interval, verdict = (
             _both({city: getattr(claim, name) for city, claim in of_city.items()})
             for name in ("paper", "interval", "judgement")
         )
-        rows.append((topic, where, paper, *ours, interval, verdict))
+        rows.append((topic, where, paper, *numbers, interval, verdict))
     return rows
 
 
@@ -244,4 +240,4 @@ def short_blankets(lengths: Mapping[int, int]) -> Measured:
     """Return the share of blankets of at most two locations, from the number of blankets of each length."""
     small, total = sum(count for length, count in lengths.items() if length <= 2), sum(lengths.values())
     each = ", ".join(f"{length}: {count / total:.0%}" for length, count in sorted(lengths.items()))
-    return Measured(small / total, share_interval(small, total), f" ({each})")
+    return Measured(small / total, share_interval(small, total), words=f" ({each})")

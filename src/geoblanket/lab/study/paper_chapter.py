@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -33,9 +31,11 @@ from geoblanket.lab.study.paper import (
     share_interval,
     short_blankets,
 )
-from geoblanket.roads.graph import RoadGraph
 
-__all__ = ["PaperFacts", "check_paper", "paper_chapter", "read_facts", "write_claims"]
+__all__ = ["check_paper", "paper_chapter", "read_facts", "write_claims"]
+
+Facts = Mapping[str, Measured]
+"""What was measured, by the key of a claim."""
 
 _LARGEST_EPSILON = 0.5
 """The paper's claims about losses are for ε up to this, per km …"""
@@ -44,17 +44,11 @@ _TABLE_EPSILON = 0.1
 _SAME = 5e-4
 """A smaller share saved is shown as 0.0 %: both kinds of blanket then have the same rows and mechanism."""
 _DEVIATIONS = 1.96
-_OTHERS = ("lp", "constopt", "constopt_peaks", "expmech", "expmech_published", "tem", "lp_true_mb", "lp_markov1")
 _BENCHMARKS = ("lp", "constopt", "expmech_published")
 """The context-free methods that the introduction compares with."""
-_PAPER_METHODS = ("lp_cmdp", "lp_markov1", "lp", "constopt", "expmech_published")
-_CASES = {"case I": "population", "case II": "case II"}
-_PRIVACY = {
-    Measure.LEAKAGE_MAX: 1,
-    Measure.LEAKAGE_EXPECTED: 1,
-    Measure.INFERENCE_ERROR_LIKELIEST: -1,
-    Measure.INFERENCE_SUCCESS: 1,
-}
+_PAPER_METHODS = ("lp_cmdp", "lp_markov1", *_BENCHMARKS)
+_LEAKAGE = {Measure.LEAKAGE_MAX: 1, Measure.LEAKAGE_EXPECTED: 1}
+_ATTACKS = {Measure.INFERENCE_ERROR_LIKELIEST: -1, Measure.INFERENCE_SUCCESS: 1}
 """The paper's measures of privacy; 1: larger values protect less."""
 _NOT_ALIKE = (
     "The paper's vehicles report one of the 50 nodes nearest to the true location; here the domain is public and the "
@@ -62,43 +56,19 @@ _NOT_ALIKE = (
 )
 
 
-@dataclass(frozen=True)
-class PaperFacts:
-    """What is known of a city besides the results of its evaluation."""
-
-    training: Mapping[str, Any] = field(default_factory=dict)
-    """Of the predictor, as `prepare_city` writes it."""
-    study: Mapping[str, Measured] = field(default_factory=dict)
-    """What a study measured, by key."""
-    data: Mapping[str, Measured] = field(default_factory=dict)
-    """Sizes of the data, by key."""
-
-
-def read_facts(folder: str | Path, cities: Iterable[str]) -> dict[str, PaperFacts]:
-    """Return what `geoblanket evaluate paper` left in its folder, and a study of a city in CITY/study, by city."""
+def read_facts(folder: str | Path, cities: Iterable[str]) -> dict[str, Facts]:
+    """Return what was measured in the preparation of `geoblanket evaluate paper`, and in a study in CITY/study."""
     facts = {}
     for city in cities:
-        here = Path(folder) / city
-        claims = _read_json(here / "study" / "study.json").get("claims", [])
+        claims = _read_json(Path(folder) / city / "study" / "study.json").get("claims", [])
         study = {claim["key"]: _measured(claim) for claim in claims if "key" in claim}
-        facts[city] = PaperFacts(_read_json(here / "training.json"), study, _sizes_of_data(here))
+        facts[city] = {**study, **dict(_of_training(_read_json(Path(folder) / city / "training.json")))}
     return facts
 
 
 def _measured(claim: Mapping[str, Any]) -> Measured:
-    interval = claim["interval"]
-    return Measured(claim["measured"], None if interval is None else Interval(*interval), claim["words"])
-
-
-def _sizes_of_data(folder: Path) -> dict[str, Measured]:
-    sizes = {}
-    if (folder / "whole.roads").is_file():
-        graph = RoadGraph.load(folder / "whole.roads")
-        sizes = {"data:nodes": graph.node_count, "data:edges": graph.edge_count}
-    if (folder / "traces.parquet").is_file():
-        trips = pl.scan_parquet(folder / "traces.parquet").select("vehicle", "trip").unique().select(pl.len())
-        sizes["data:trips"] = trips.collect(engine="streaming").item()
-    return {key: Measured(float(size), Interval(float(size), float(size))) for key, size in sizes.items()}
+    interval = None if claim["interval"] is None else Interval(*claim["interval"])
+    return Measured(claim["measured"], interval, words=claim["words"])
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -111,6 +81,27 @@ def _read_json(path: Path) -> dict[str, Any]:
     return content
 
 
+def _of_training(facts: Mapping[str, Any]) -> Iterator[tuple[str, Measured]]:
+    evaluations = {(each["model"], each["trained_on"]): each["scores"] for each in facts.get("evaluations", [])}
+    scores = evaluations.get(("network", "all"), {}).get("all", {})
+    for name, value in scores.items():
+        # Only the accuracy is a share of a known number of hypotheses.
+        known = name == "accuracy" and value is not None
+        interval = share_interval(round(value * scores["n"]), scores["n"]) if known else None
+        yield f"prediction:{name}", Measured(value, interval)
+    if lengths := facts.get("predicted_lengths"):
+        yield "sizes:predicted", short_blankets({int(length): count for length, count in lengths.items()})
+    if "seconds" in facts:
+        yield "time:train", Measured(facts["seconds"], words=f" ({facts['epochs']:,} epochs)")
+    if times := facts.get("predict_us"):
+        yield "time:predict", Measured(times["mean"] / 1000, words=f" (98 %: below {times['98 %'] / 1000:.4f})")
+        yield "time:predict within 2 ms", _exactly(times["within 2 ms"])
+
+
+def _exactly(value: float, words: str = "") -> Measured:
+    return Measured(value, Interval(value, value), words=words)
+
+
 def paper_chapter(claims: Sequence[Claim]) -> Chapter:
     """Return the chapter of an evaluation's report with the paper's claims; empty without claims."""
 
@@ -118,9 +109,7 @@ def paper_chapter(claims: Sequence[Claim]) -> Chapter:
         if claims:
             page.heading(CLAIMS_HEADING)
             page.note(_NOT_ALIKE)
-        for city in dict.fromkeys(claim.city for claim in claims):
-            page.subheading(city.title())
-            add_claims(page, [claim for claim in claims if claim.city == city])
+            add_claims(page, claims)
         return {"paper": [claim.as_dict() for claim in claims]}
 
     return add
@@ -129,10 +118,10 @@ def paper_chapter(claims: Sequence[Claim]) -> Chapter:
 def write_claims(claims: Sequence[Claim], path: str | Path) -> None:
     """Write every claim of the paper with our numbers beside it, a CSV file."""
     with atomic_output(Path(path)) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows(claims_table(claims))
+        csv.writer(file, lineterminator="\n").writerows(claims_table(claims))
 
 
-def check_paper(results: pl.DataFrame, facts: Mapping[str, PaperFacts]) -> list[Claim]:
+def check_paper(results: pl.DataFrame, facts: Mapping[str, Facts]) -> list[Claim]:
     """Return the paper's claims with what was measured; none about cities that it does not study.
 
     Parameters
@@ -147,143 +136,93 @@ def check_paper(results: pl.DataFrame, facts: Mapping[str, PaperFacts]) -> list[
     for city in dict.fromkeys(panel.city for panel in panels):
         if city.lower() in CITIES:
             of_city = {panel.loss_case: panel for panel in panels if panel.city == city}
-            known = facts.get(city, PaperFacts())
-            measured = {
-                **known.data,
-                **known.study,
-                **dict(_of_training(known.training)),
-                **dict(_of_losses(of_city)),
-                **dict(_of_privacy(of_city, results.filter(pl.col("city") == city))),
-            }
+            zones = results.filter((pl.col("city") == city) & (pl.col("zone") >= 0) & (pl.col("variant") == ""))
+            measured = {**facts.get(city, {}), **dict(_of_losses(of_city)), **dict(_of_zones(zones))}
+            if "population" in of_city:
+                measured |= dict(_trends(of_city["population"]))
             claims += judge(measured, city.lower(), every=True)
     return claims
 
 
-def _of_training(facts: Mapping[str, Any]) -> Iterator[tuple[str, Measured]]:
-    evaluations = {(each["model"], each["trained_on"]): each["scores"] for each in facts.get("evaluations", [])}
-    scores = evaluations.get(("network", "all"), {}).get("all", {})
-    for name, value in scores.items():
-        # Only the accuracy is a share of a known number of hypotheses.
-        known = name == "accuracy" and value is not None
-        yield (
-            f"prediction:{name}",
-            Measured(value, share_interval(round(value * scores["n"]), scores["n"]) if known else None),
-        )
-    if lengths := facts.get("predicted_lengths"):
-        yield "sizes:predicted", short_blankets({int(length): count for length, count in lengths.items()})
-    if "seconds" in facts:
-        yield "time:train", Measured(facts["seconds"], words=f" ({facts['epochs']:,} epochs)")
-    if times := facts.get("predict_us"):
-        yield "time:predict", Measured(times["mean"] / 1000, words=f" (98 %: below {times['98 %'] / 1000:.4f})")
-        within = times["within 2 ms"]
-        yield "time:predict within 2 ms", Measured(within, Interval(within, within))
-
-
 def _of_losses(panels: Mapping[str, Panel]) -> Iterator[tuple[str, Measured]]:
     """Yield losses, and what LP+C-mDP saves: of vehicles with one destination each, as in the paper, if there are."""
-    panel = panels.get(ONE_DESTINATION, panels.get("population"))
-    if panel is None:
-        return
+    for case, panel in panels.items():
+        for method in panel.methods:
+            loss = panel.value(method, Measure.HELD_OUT_LOSS, _TABLE_EPSILON)
+            spread = panel.number(method, Measure.LOSS_SPREAD, _TABLE_EPSILON)
+            if loss is not None:
+                yield f"loss:{case}:{method}", Measured(loss.value, loss.interval, spread)
+    panel = panels.get(ONE_DESTINATION) or next(iter(panels.values()))
     points = [point for point in panel.points if float(point) <= _LARGEST_EPSILON]
-    gains = {
-        (other, point): value
-        for other in _OTHERS
-        for point in points
-        if (value := saved(panel, "lp_cmdp", other, point)) is not None
-    }
-    for other in _OTHERS:
-        if of_other := {point: value for (name, point), value in gains.items() if name == other}:
-            yield f"gain:{other}", _over_epsilon(of_other, same=other == "lp_true_mb")
-    if least := [value for (other, _), value in gains.items() if other in _BENCHMARKS]:
-        worst = min(least, key=lambda value: value.value)
-        yield "gain:least", Measured(worst.value, worst.interval)
-    yield "trend:loss", _all_rise(panel, {Measure.HELD_OUT_LOSS: -1}, panel.methods)
-    yield from _of_table("case I", panel, 1)
-    if "case II" in panels:
-        yield from _of_table("case II", panels["case II"], 100)
+    of_benchmarks: list[Value] = []
+    for other in panel.methods:
+        gains = [gain for point in points if (gain := saved(panel, "lp_cmdp", other, point)) is not None]
+        if gains and other != "lp_cmdp":
+            yield f"gain:{other}", _over_epsilon(gains, same=other == "lp_true_mb")
+            of_benchmarks += gains if other in _BENCHMARKS else []
+    if of_benchmarks:
+        least = min(of_benchmarks, key=lambda gain: gain.value)
+        yield "gain:least", Measured(least.value, least.interval)
+    yield "trend:loss", _rising(panel, {Measure.HELD_OUT_LOSS: -1}, panel.methods)
 
 
-def _of_table(case: str, panel: Panel, scale: float) -> Iterator[tuple[str, Measured]]:
-    """Yield the losses of the paper's table, in its unit."""
-    for method in _PAPER_METHODS:
-        loss, spread = (
-            panel.value(method, name, _TABLE_EPSILON) for name in (Measure.HELD_OUT_LOSS, Measure.LOSS_SPREAD)
-        )
-        if loss is not None:
-            words = "" if spread is None else f" ±{scale * spread.value:.3f}"
-            sure = loss.interval
-            interval = None if sure is None else Interval(scale * sure.low, scale * sure.high)
-            yield f"loss:{case}:{method}", Measured(scale * loss.value, interval, words)
-
-
-def _over_epsilon(gains: Mapping[float | str, Value], *, same: bool) -> Measured:
+def _over_epsilon(gains: Sequence[Value], *, same: bool) -> Measured:
     """Return the mean of shares saved over all ε, their range, and an interval that holds that of each ε."""
-    values = [gain.value for gain in gains.values()]
-    intervals = [gain.interval for gain in gains.values() if gain.interval is not None]
-    words = "" if len(values) == 1 else f" ({text(min(values), '.1%')} to {text(max(values), '.1%')})"
-    itself = same and max(map(abs, values)) < _SAME
-    if itself or len(intervals) < len(values):
-        return Measured(statistics.mean(values), None, words)
-    together = Interval(min(each.low for each in intervals), max(each.high for each in intervals))
-    return Measured(statistics.mean(values), together, words)
+    values = [gain.value for gain in gains]
+    intervals = [gain.interval for gain in gains if gain.interval is not None]
+    words = f" ({text(min(values), '.1%')} to {text(max(values), '.1%')})"
+    together = None
+    if len(intervals) == len(values) and not (same and max(map(abs, values)) < _SAME):
+        together = Interval(min(each.low for each in intervals), max(each.high for each in intervals))
+    return Measured(statistics.mean(values), together, words=words)
 
 
-def _all_rise(panel: Panel, measures: Mapping[Measure, int], methods: Iterable[str]) -> Measured:
-    """Return the share of methods whose measures all rise with ε, those with −1 fall; equal values count."""
-    known = [method for method in methods if all(panel.series(method, measure) for measure in measures)]
-    right = 0
-    for method in known:
-        rises = True
-        for measure, sign in measures.items():
-            series = [sign * value.value for _, value in panel.series(method, measure)]
-            rises &= all(a <= b + 1e-6 * abs(b) for a, b in pairwise(series))
-        right += rises
-    share = right / len(known) if known else math.nan
-    return Measured(share if known else None, Interval(share, share) if known else None, f" of {len(known)}")
-
-
-def _of_privacy(panels: Mapping[str, Panel], results: pl.DataFrame) -> Iterator[tuple[str, Measured]]:
-    """Yield leakage, attacks and times; mean and spread are over zones."""
-    plain = results.filter((pl.col("zone") >= 0) & (pl.col("variant") == ""))
-    for case, loss_case in _CASES.items():
-        rows = plain.filter((pl.col("loss_case") == loss_case) & (pl.col("epsilon") == _TABLE_EPSILON))
-        for method in _PAPER_METHODS:
-            for measure in _PRIVACY:
-                values = rows.filter((pl.col("method") == method) & (pl.col("measure") == measure))["value"]
-                if len(values):
-                    words = f" ±{_DEVIATIONS * statistics.pstdev(values):.3f}"
-                    yield f"privacy:{case}:{measure}:{method}", Measured(statistics.mean(values), words=words)
-    for name, measure, scale in (("solve", Measure.BUILD_SECONDS, 1.0), ("select", Measure.RELEASE_US, 1e-3)):
-        times = plain.filter((pl.col("method") == "lp_cmdp") & (pl.col("measure") == measure))["value"] * scale
-        longest = plain.filter(pl.col("measure") == Measure.RELEASE_US_LONGEST)["value"]
-        if len(times) and name == "solve":
-            yield "time:solve", Measured(statistics.mean(times), words=f" ({min(times):.2f} to {max(times):.2f})")
-        elif len(times):
-            words = f" ({max(longest) * scale:.4f})" if len(longest) else ""
-            yield "time:select", Measured(statistics.median(times), words=words)
-    if (panel := panels.get("population")) is not None:
-        yield from _trends(panel)
+def _of_zones(zones: pl.DataFrame) -> Iterator[tuple[str, Measured]]:
+    """Yield leakage, attacks and times: means and spreads over zones."""
+    at_one = zones.filter(pl.col("epsilon") == _TABLE_EPSILON).group_by("loss_case", "measure", "method")
+    for case, measure, method, mean, deviation in at_one.agg(
+        pl.col("value").mean(), pl.col("value").std(ddof=0).alias("deviation")
+    ).iter_rows():
+        yield f"privacy:{case}:{measure}:{method}", Measured(mean, spread=_DEVIATIONS * deviation)
+    seconds, select_us, longest_us = (
+        zones.filter((pl.col("method") == "lp_cmdp") & (pl.col("measure") == measure))["value"]
+        for measure in (Measure.BUILD_SECONDS, Measure.RELEASE_US, Measure.RELEASE_US_LONGEST)
+    )
+    if len(seconds):
+        yield "time:solve", Measured(statistics.mean(seconds), words=f" ({min(seconds):.2f} to {max(seconds):.2f})")
+    if len(select_us) and len(longest_us):
+        words = f" ({max(longest_us) / 1000:.4f})"
+        yield "time:select", Measured(statistics.median(select_us) / 1000, words=words)
 
 
 def _trends(panel: Panel) -> Iterator[tuple[str, Measured]]:
-    methods = [method for method in _PAPER_METHODS if method in panel.methods]
     budget = [
         value.value / float(point)
         for method in panel.methods
         for point, value in panel.series(method, Measure.LEAKAGE_MAX)
     ]
     if budget:
-        yield "trend:budget", Measured(max(budget), Interval(0.0, max(budget)))
-    leaks, attacks = dict(list(_PRIVACY.items())[:2]), dict(list(_PRIVACY.items())[2:])
-    yield "trend:leakage", _all_rise(panel, leaks, methods)
-    yield "trend:attack", _all_rise(panel, attacks, methods)
+        yield "trend:budget", _exactly(max(budget))
+    methods = [method for method in _PAPER_METHODS if method in panel.methods]
+    yield "trend:leakage", _rising(panel, _LEAKAGE, methods)
+    yield "trend:attack", _rising(panel, _ATTACKS, methods)
     best = []
-    for measure, sign in _PRIVACY.items():
-        for point in panel.points:
-            each = {method: panel.number(method, measure, point) for method in methods}
-            known = {method: sign * value for method, value in each.items() if value is not None}
-            if "expmech_published" in known:
-                best.append(known["expmech_published"] <= min(known.values()) + 1e-9)
+    for measure, sign in {**_LEAKAGE, **_ATTACKS}.items():
+        for point, ours in panel.series("expmech_published", measure):
+            others = [panel.number(method, measure, point) for method in methods]
+            best.append(all(sign * ours.value <= sign * other + 1e-9 for other in others if other is not None))
     if best:
-        share = sum(best) / len(best)
-        yield "trend:exponential", Measured(share, Interval(share, share))
+        yield "trend:exponential", _exactly(statistics.mean(best))
+
+
+def _rising(panel: Panel, measures: Mapping[Measure, int], methods: Sequence[str]) -> Measured:
+    """Return the share of methods whose measures all rise with ε, those with −1 fall; equal values count."""
+    right = [
+        all(
+            sign * a.value <= sign * b.value + 1e-6 * abs(b.value)
+            for measure, sign in measures.items()
+            for (_, a), (_, b) in pairwise(panel.series(method, measure))
+        )
+        for method in methods
+    ]
+    return _exactly(statistics.mean(right), f" of {len(right)}") if right else Measured(None)
