@@ -147,10 +147,6 @@ def paper(
             "vehicle is tracked unless --set tracking=true."
         ),
     ] = "ours",
-    experiment: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME|FILE.toml", help="Run only this, in the setting; may be given several times."),
-    ] = None,
     quick: _QuickOption = False,
     set_: Annotated[list[str] | None, _PAPER.option] = None,
     resume: options.Resume = False,
@@ -169,9 +165,8 @@ def paper(
     settings = _PAPER.read(set_)
     published = setting == "published"
     settings.setdefault("tracking", not published)
-    main = ["published" if published else "paper"]
     beyond = [] if quick or published else [name for name in shipped_experiments() if name not in _NOT_BEYOND_PAPER]
-    experiments = [read_experiment(name, quick=quick) for name in experiment or [*main, *beyond]]
+    experiments = [read_experiment(name, quick=quick) for name in ("published" if published else "paper", *beyond)]
     _check_folder(out, resume=resume, overwrite=overwrite)
     city = settings.get("city", "both")
     names = list(PAPER_CITIES) if city == "both" else [city]
@@ -209,9 +204,8 @@ def _write_report(folder: Path) -> None:
         write_claims(claims, folder / "claims.csv")
         say(f"The paper's claims with our numbers written to {folder / 'claims.csv'}.")
     with progress_bars() as progress:
-        page = write_report(
-            results, folder / "report", about=about, chapters=[paper_chapter(claims)], progress=progress
-        )
+        chapters = [paper_chapter(claims)]
+        page = write_report(results, folder / "report", about=about, chapters=chapters, progress=progress)
     for question, cities in answers(results, about).items():
         say(typer.style(f"\n{question}", bold=True))
         for city, line in cities.items():

@@ -30,6 +30,7 @@ from geoblanket.mechanism.verifier import DENOMINATOR
 
 __all__ = [
     "MOST_PLACES",
+    "FarPairs",
     "Peaks",
     "add_columns",
     "best_replacements",

@@ -30,6 +30,7 @@ from geoblanket._geodesy import haversine_m, local_metres
 from geoblanket.build.rows import ZoneRows
 from geoblanket.errors import GuaranteeViolation, MechanismError, ParameterError
 from geoblanket.lab.baselines import (
+    FarPairs,
     add_columns,
     best_replacements,
     const_opt,
@@ -276,12 +277,8 @@ def _refined(task: Task) -> Made:
     return Made(mechanism, first.made.seconds + time.perf_counter() - started, note=first.made.note)
 
 
-def _const_opt(task: Task) -> Mechanism:
-    return const_opt(task.problem, task.output_distance_km, near_km=task.near_km)
-
-
-def _const_opt_peaks(task: Task) -> Mechanism:
-    return const_opt(task.problem, task.output_distance_km, near_km=task.near_km, far="peaks")
+def _const_opt(task: Task, far: FarPairs = "scaled") -> Mechanism:
+    return const_opt(task.problem, task.output_distance_km, near_km=task.near_km, far=far)
 
 
 def _truncated(task: Task) -> Mechanism:
@@ -369,7 +366,7 @@ METHODS = _Methods(
         Method("lp_cmdp_refined", "LP+C-mDP, refined", _refined, "predicted, split", first_stage="lp_cmdp"),
         Method("lp", "LP", _optimal),
         Method("constopt", "ConstOPT", _const_opt),
-        Method("constopt_peaks", "ConstOPT, peaks", _const_opt_peaks),
+        Method("constopt_peaks", "ConstOPT, peaks", lambda task: _const_opt(task, "peaks")),
         Method("expmech", "ExpMech", _exponential),
         Method("expmech_published", "ExpMech, as published", _exponential_published),
         Method("expmech_remap", "ExpMech + remap", lambda task: remap(_exponential(task), task.problem)),

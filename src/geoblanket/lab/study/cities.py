@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
@@ -27,7 +25,7 @@ from geoblanket.roads.importer import import_roads
 from geoblanket.roads.simplification import in_largest_part
 from geoblanket.traces.importing import Reading, TraceFormat, import_traces
 
-__all__ = ["PAPER_CITIES", "SETTINGS", "CitySource", "PaperSetting", "SettingName", "prepare_city"]
+__all__ = ["PAPER_CITIES", "SETTINGS", "CitySource", "PaperSetting", "prepare_city"]
 
 _INTERVAL_S = 30.0
 _TIMED = 2000
@@ -72,9 +70,6 @@ PAPER_CITIES = {
 }
 
 
-SettingName = Literal["ours", "published"]
-
-
 @dataclass(frozen=True)
 class PaperSetting:
     """How a city of the paper is prepared."""
@@ -91,12 +86,8 @@ class PaperSetting:
     whole: bool = False
     """Whether the whole city is used, with hours in UTC, instead of its part with many vehicles and local hours."""
 
-    def of(self, city: CitySource) -> CitySource:
-        """Return the city as this setting reads it."""
-        return replace(city, time_zone="UTC", box=None) if self.whole else city
 
-
-SETTINGS: Mapping[SettingName, PaperSetting] = {
+SETTINGS = {
     "ours": PaperSetting(),
     "published": PaperSetting(
         spacing_m=0.0,
@@ -140,7 +131,8 @@ def prepare_city(
         If the folder has files of another setting.
     """
     setting = setting or SETTINGS["ours"]
-    city, source, folder = setting.of(city), Path(data) / city.name, make_folder(out)
+    city = replace(city, time_zone="UTC", box=None) if setting.whole else city
+    source, folder = Path(data) / city.name, make_folder(out)
     walks = folder / "walks.parquet"
     if walks.exists() and (found := scan_walks(walks)[1]["spacing_m"]) != setting.spacing_m:
         raise MismatchError(

@@ -39,9 +39,6 @@ CITIES = ("porto", "rome")
 """The cities of the paper."""
 CLAIMS_HEADING = "The paper's numbers and ours"
 _EVERYWHERE = (-float("inf"), float("inf"))
-_WEAK = 0.1
-"""The paper calls weaker correlations than this weak."""
-_LEVEL = 0.05
 
 
 class Verdict(StrEnum):
@@ -123,7 +120,7 @@ class Claim:
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
         found = self.measured or Measured(None)
-        interval = None if found.interval is None else [found.interval.low, found.interval.high]
+        interval = [None, None] if found.interval is None else [found.interval.low, found.interval.high]
         about = {"key": self.key, "city": self.city, "topic": self.topic, "paper": self.paper, "where": self.where}
         known = {"measured": found.value, "interval": interval, "words": found.words}
         limits = None if self.verdict is Verdict.NOT_JUDGED else [self.low, self.high]
@@ -161,11 +158,6 @@ def _range(table: Mapping[str, Any], place: int, city: str, says: str) -> tuple[
         return _number(says) - table["close"], _number(says) + table["close"]
     if "at_least" in table:
         return _number(says) - table["at_least"], 1.0
-    if table.get("sign"):
-        number = _number(says)
-        return (-2 * _WEAK, 2 * _WEAK) if abs(number) < _WEAK else (1e-9, 1.0) if number > 0 else (-1.0, -1e-9)
-    if table.get("level"):
-        return (0.0, _LEVEL) if _number(says) <= _LEVEL else (_LEVEL + 1e-9, 1.0)
     return _EVERYWHERE
 
 

@@ -58,17 +58,16 @@ _NOT_ALIKE = (
 
 def read_facts(folder: str | Path, cities: Iterable[str]) -> dict[str, Facts]:
     """Return what was measured in the preparation of `geoblanket evaluate paper`, and in a study in CITY/study."""
-    facts = {}
+    facts: dict[str, Facts] = {}
     for city in cities:
         claims = _read_json(Path(folder) / city / "study" / "study.json").get("claims", [])
-        study = {claim["key"]: _measured(claim) for claim in claims if "key" in claim}
+        study = {
+            claim["key"]: Measured(claim["measured"], Interval.of(*claim["interval"]), words=claim["words"])
+            for claim in claims
+            if "key" in claim
+        }
         facts[city] = {**study, **dict(_of_training(_read_json(Path(folder) / city / "training.json")))}
     return facts
-
-
-def _measured(claim: Mapping[str, Any]) -> Measured:
-    interval = None if claim["interval"] is None else Interval(*claim["interval"])
-    return Measured(claim["measured"], interval, words=claim["words"])
 
 
 def _read_json(path: Path) -> dict[str, Any]:
