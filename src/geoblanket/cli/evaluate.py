@@ -142,10 +142,7 @@ def paper(
     ],
     setting: Annotated[
         Literal["ours", "published"],
-        typer.Option(
-            help="published: the paper's own setting, with nodes as places and its ε, groups, test and training; no "
-            "vehicle is tracked unless --set tracking=true."
-        ),
+        typer.Option(help="published: that of the paper. There, vehicles are tracked only with --set tracking=true."),
     ] = "ours",
     quick: _QuickOption = False,
     set_: Annotated[list[str] | None, _PAPER.option] = None,

@@ -13,7 +13,7 @@ from geoblanket.errors import InputError
 from geoblanket.lab.evaluate.methods import METHODS
 from geoblanket.lab.evaluate.results import RESULTS_SCHEMA
 from geoblanket.lab.study.paper import CITIES, Claim, Measured, Verdict, claims_table, judge, paper_claims, paper_number
-from geoblanket.lab.study.paper_chapter import check_paper, read_facts, write_claims
+from geoblanket.lab.study.paper_chapter import Facts, check_paper, read_facts, write_claims
 from tests.lab.evaluate.made_up import LOSSES, made_up
 
 SOURCE = Path(__file__).parents[4] / "shared" / "paper" / "c-mdp.tex"
@@ -36,7 +36,7 @@ STUDY = {"claims": [{"key": "rejected:first", "measured": 0.9, "interval": [0.8,
 
 
 @pytest.fixture(scope="module")
-def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Mapping[str, Measured]]:
+def facts(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Facts]:
     folder = tmp_path_factory.mktemp("facts")
     (folder / "porto" / "study").mkdir(parents=True)
     (folder / "porto" / "training.json").write_text(json.dumps(TRAINING), encoding="utf-8")
@@ -84,7 +84,7 @@ def test_a_mechanism_is_not_compared_with_itself() -> None:
     assert (itself.measured.interval, itself.verdict) == (None, Verdict.UNDECIDED)
 
 
-def test_prediction_sizes_and_times_come_from_training(facts: dict[str, Mapping[str, Measured]]) -> None:
+def test_prediction_sizes_and_times_come_from_training(facts: Mapping[str, Facts]) -> None:
     claims = {claim.key: claim for claim in check_paper(made_up(LOSSES), facts)}
     assert claims["rejected:first"].verdict is Verdict.HOLDS  # from the study
     accuracy, recall = claims["prediction:accuracy"], claims["prediction:recall"]
@@ -126,9 +126,7 @@ def test_trends_are_shares_of_methods() -> None:
     assert trend.verdict is Verdict.FAILS
 
 
-def test_every_claim_has_a_row_a_place_and_a_number_or_a_reason(
-    tmp_path: Path, facts: dict[str, Mapping[str, Measured]]
-) -> None:
+def test_every_claim_has_a_row_a_place_and_a_number_or_a_reason(tmp_path: Path, facts: Mapping[str, Facts]) -> None:
     claims = check_paper(pl.concat([made_up(LOSSES, city=city) for city in CITIES]), facts)
     assert {claim.key for claim in claims} == {claim.key for claim in paper_claims()}
     write_claims(claims, tmp_path / "claims.csv")

@@ -32,7 +32,7 @@ from geoblanket.lab.study.paper import (
     short_blankets,
 )
 
-__all__ = ["check_paper", "paper_chapter", "read_facts", "write_claims"]
+__all__ = ["Facts", "check_paper", "paper_chapter", "read_facts", "write_claims"]
 
 Facts = Mapping[str, Measured]
 """What was measured, by the key of a claim."""
@@ -56,17 +56,15 @@ _NOT_ALIKE = (
 )
 
 
-def read_facts(folder: str | Path, cities: Iterable[str]) -> dict[str, Facts]:
+def read_facts(folder: str | Path, cities: Iterable[str]) -> Mapping[str, Facts]:
     """Return what was measured in the preparation of `geoblanket evaluate paper`, and in a study in CITY/study."""
-    facts: dict[str, Facts] = {}
+    facts: dict[str, dict[str, Measured]] = {}
     for city in cities:
         claims = _read_json(Path(folder) / city / "study" / "study.json").get("claims", [])
-        study = {
-            claim["key"]: Measured(claim["measured"], Interval.of(*claim["interval"]), words=claim["words"])
-            for claim in claims
-            if "key" in claim
-        }
-        facts[city] = {**study, **dict(_of_training(_read_json(Path(folder) / city / "training.json")))}
+        facts[city] = dict(_of_training(_read_json(Path(folder) / city / "training.json")))
+        for claim in (claim for claim in claims if "key" in claim):
+            interval = Interval.of(*claim["interval"])
+            facts[city][claim["key"]] = Measured(claim["measured"], interval, words=claim["words"])
     return facts
 
 
