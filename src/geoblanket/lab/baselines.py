@@ -381,7 +381,7 @@ def const_opt(
 ) -> Mechanism:
     """Return the ConstOPT mechanism, by HiGHS: a linear program over near outputs, exponential for far ones.
 
-    It is for small problems. After Imola, Kasiviswanathan, White, Aggarwal, Tastuggine, "Balancing utility and
+    It is for small problems. After Imola, Kasiviswanathan, White, Aggarwal, Teissier, "Balancing utility and
     scalability in metric differential privacy", UAI 2022, as its abstract describes it: the linear program is made
     smaller by constraining certain pairs of input and output to probabilities derived from the exponential mechanism.
 
