@@ -74,7 +74,7 @@ def test_the_published_setting_is_as_the_paper_states_it() -> None:
     setting = SETTINGS["published"]
     assert (setting.spacing_m, setting.by, setting.test) == (0.0, ("hour", "speed", "region"), "scetbon")
     assert (setting.network.learning_rate, setting.network.patience) == (1e-5, 400)
-    assert setting.whole  # with hours in UTC
+    assert setting.time_zone == "UTC"
 
 
 @pytest.mark.parametrize(

@@ -81,8 +81,8 @@ class PaperSetting:
     test: str = "analytic"
     """Of conditional independence; see `geoblanket.blanket.independence`."""
     network: NetworkOptions = field(default_factory=NetworkOptions)
-    whole: bool = False
-    """Whether the whole city is used, with hours in UTC, instead of its part with many vehicles and local hours."""
+    time_zone: str | None = None
+    """Of the hours; None for the city's own."""
 
 
 SETTINGS = {
@@ -93,7 +93,7 @@ SETTINGS = {
         largest=5,
         test="scetbon",
         network=NetworkOptions(learning_rate=1e-5, patience=400),
-        whole=True,
+        time_zone="UTC",
     ),
 }
 """By name. `published` is the paper's: nodes as places, its groups, test and training, and hours in UTC."""
@@ -129,7 +129,7 @@ def prepare_city(
         If the folder has files of another setting.
     """
     setting = setting or SETTINGS["ours"]
-    city = replace(city, time_zone="UTC", box=None) if setting.whole else city
+    city = replace(city, time_zone=setting.time_zone or city.time_zone)
     source, folder = Path(data) / city.name, make_folder(out)
     walks = folder / "walks.parquet"
     if walks.exists() and (found := scan_walks(walks)[1]["spacing_m"]) != setting.spacing_m:
