@@ -118,7 +118,7 @@ def test_trends_are_shares_of_methods() -> None:
     assert claims["trend:budget"].verdict is Verdict.HOLDS
     assert claims["trend:loss"].verdict is Verdict.HOLDS
     worse = made_up(LOSSES, epsilons=(0.1, 0.25))
-    later = (pl.col("method") == "lp") & (pl.col("epsilon") == 0.25) & (pl.col("measure") == "held_out_loss")
+    later = (pl.col("method") == "lp") & (pl.col("epsilon") == 0.25) & (pl.col("measure") == "design_loss")
     worse = worse.with_columns(value=pl.when(later).then(99.0).otherwise("value"))
     trend = next(claim for claim in check_paper(worse, {}) if claim.key == "trend:loss")
     assert trend.measured is not None

@@ -160,7 +160,6 @@ def _of_losses(panels: Mapping[str, Panel]) -> Iterator[tuple[str, Measured]]:
     if of_benchmarks:
         least = min(of_benchmarks, key=lambda gain: gain.value)
         yield "gain:least", Measured(least.value, least.interval)
-    yield "trend:loss", _rising(panel, {Measure.HELD_OUT_LOSS: -1}, panel.methods)
 
 
 def _over_epsilon(gains: Sequence[Value], *, same: bool) -> Measured:
@@ -201,6 +200,7 @@ def _trends(panel: Panel) -> Iterator[tuple[str, Measured]]:
     if budget:
         yield "trend:budget", _exactly(max(budget))
     methods = [method for method in _PAPER_METHODS if method in panel.methods]
+    yield "trend:loss", _rising(panel, {Measure.DESIGN_LOSS: -1}, panel.methods)
     yield "trend:leakage", _rising(panel, _LEAKAGE, methods)
     yield "trend:attack", _rising(panel, _ATTACKS, methods)
     best = []
