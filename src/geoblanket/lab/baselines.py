@@ -30,7 +30,6 @@ from geoblanket.mechanism.verifier import DENOMINATOR
 
 __all__ = [
     "MOST_PLACES",
-    "FarPairs",
     "Peaks",
     "add_columns",
     "best_replacements",
@@ -372,12 +371,8 @@ def _between(problem: Problem, places: Ints, outputs: int) -> Problem:
     )
 
 
-FarPairs = Literal["scaled", "peaks"]
-"""What ConstOPT makes of far pairs; see `const_opt`."""
-
-
 def const_opt(
-    problem: Problem, output_distance_km: npt.ArrayLike, *, near_km: float, far: FarPairs = "scaled"
+    problem: Problem, output_distance_km: npt.ArrayLike, *, near_km: float, far: Literal["scaled", "peaks"] = "scaled"
 ) -> Mechanism:
     """Return the ConstOPT mechanism, by HiGHS: a linear program over near outputs, exponential for far ones.
 

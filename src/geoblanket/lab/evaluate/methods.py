@@ -30,7 +30,6 @@ from geoblanket._geodesy import haversine_m, local_metres
 from geoblanket.build.rows import ZoneRows
 from geoblanket.errors import GuaranteeViolation, MechanismError, ParameterError
 from geoblanket.lab.baselines import (
-    FarPairs,
     add_columns,
     best_replacements,
     const_opt,
@@ -277,7 +276,7 @@ def _refined(task: Task) -> Made:
     return Made(mechanism, first.made.seconds + time.perf_counter() - started, note=first.made.note)
 
 
-def _const_opt(task: Task, far: FarPairs = "scaled") -> Mechanism:
+def _const_opt(task: Task, far: Literal["scaled", "peaks"] = "scaled") -> Mechanism:
     return const_opt(task.problem, task.output_distance_km, near_km=task.near_km, far=far)
 
 
