@@ -37,7 +37,7 @@ def test_a_study_from_the_command_line(files: list[str], tmp_path: Path) -> None
     result = CliRunner().invoke(app, ["blanket", "study", *files, *QUICK, "--set", "paper=rome"])
     assert result.exit_code == 0, result.output
     summary = json.loads((tmp_path / "study" / "study.json").read_text())
-    assert "correlation of p with speed" in result.stdout
+    assert "rejected at |B| = 1" in result.stdout
     assert summary["summary"][0].startswith("300 walks")
     assert (tmp_path / "study" / "report.html").is_file()
     assert "Report written to" in result.stderr
