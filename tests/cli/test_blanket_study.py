@@ -41,7 +41,7 @@ def test_a_study_from_the_command_line(files: list[str], tmp_path: Path) -> None
     assert summary["summary"][0].startswith("300 walks")
     assert (tmp_path / "study" / "report.html").is_file()
     assert "Report written to" in result.stderr
-    assert "Spearman's correlation of p with speed" in {claim["topic"] for claim in summary["claims"]}
+    assert "Spearman's correlation of p with time" in {claim["topic"] for claim in summary["claims"]}
     (tmp_path / "study" / "report.html").unlink()  # as if it had been interrupted
     error = CliRunner().invoke(app, ["blanket", "study", *files, *QUICK, "--set", "alpha=0.01"]).exception
     assert isinstance(error, OutputError)
