@@ -114,8 +114,9 @@ class Claim:
         """The verdict, or why there is none."""
         if self.verdict is Verdict.NOT_JUDGED:
             return f"{self.verdict}: {self.why}"
-        missing = self.measured is None or self.measured.value is None
-        return f"{self.verdict}: not measured in this run" if missing else self.verdict
+        if self.measured is None or self.measured.value is None:
+            return f"{self.verdict}: not measured in this run"
+        return self.verdict if self.measured.interval is not None else f"{self.verdict}: no interval is known"
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
