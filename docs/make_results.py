@@ -1,5 +1,8 @@
 """Renew the tables of results in docs/tables: `.venv/bin/python docs/make_results.py FOLDER`.
 
+Long tables become CSV files in a folder named like their page, which includes them. docs/tables/paper.csv has the
+paper's claims; results of `--setting published` renew only that.
+
 FOLDER holds the results of `geoblanket evaluate paper --data ../shared/data --out FOLDER`; without results there, that
 command is run first, and goes on where it was interrupted. With results of the experiment `tracked` alone, only the
 page of tracked vehicles is renewed. docs/results.md is written by hand from both. Only figures and numbers about groups
@@ -9,6 +12,9 @@ of vehicles come into the documentation, no traces.
 from __future__ import annotations
 
 import argparse
+import csv
+import itertools
+import re
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -24,8 +30,7 @@ from geoblanket.lab.evaluate.report import SOUND, TRACKED, Block, Picture, answe
 from geoblanket.lab.evaluate.results import read_results
 from geoblanket.lab.evaluate.sanity import CHECK_NAMES, check_results
 from geoblanket.lab.evaluate.tables import Table
-from geoblanket.lab.study.paper import CLAIM_COLUMNS, CLAIMS_HEADING
-from geoblanket.lab.study.paper_chapter import paper_chapter, paper_claims, read_training
+from geoblanket.lab.study.paper_chapter import check_paper, paper_chapter, read_facts, write_claims
 
 DOCS = Path(__file__).parent
 DATA = DOCS.parents[1] / "shared" / "data"
@@ -51,6 +56,27 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
 
 
+def with_csv_tables(text: str, page: str) -> str:
+    """Move the tables of a page to CSV files in a folder beside it; return the page, which includes them."""
+    folder = DOCS / "tables" / page.removesuffix(".md")
+    folder.mkdir(exist_ok=True)
+    for old in folder.glob("*.csv"):
+        old.unlink()
+    numbers = itertools.count(1)
+
+    def moved(found: re.Match[str]) -> str:
+        lines = [line.strip("| ") for line in found[0].splitlines()]
+        cells = [[cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)] for line in lines]
+        width = len(cells[1])
+        rows = [["", *line] if len(line) < width else line for line in cells if line != cells[1]]
+        path = folder / f"{next(numbers):02}.csv"
+        with path.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows(rows)
+        return f"```{{csv-table}}\n:file: {folder.name}/{path.name}\n:header-rows: 1\n```\n"
+
+    return re.sub(r"(?:^\|.*\n)+", moved, text, flags=re.MULTILINE)
+
+
 def bullets(sentences: Sequence[str]) -> str:
     """Return a list as Markdown."""
     return "\n".join(f"- {sentence}" for sentence in sentences) + "\n"
@@ -62,11 +88,11 @@ class Results:
     def __init__(self, folder: Path) -> None:
         self.results, self.about = read_results(folder)
         self.comparison = Comparison.of(self.results, self.about)
-        self.training = read_training(folder, self.about["cities"])
+        self.claims = check_paper(self.results, read_facts(folder, self.about["cities"]))
         self.report = folder / "report"
         run = {*self.results["experiment"].unique(), "quick"}
         self.missing = [name for name in shipped_experiments() if name not in run]
-        write_report(self.results, self.report, about=self.about, chapters=[paper_chapter(self.training)])
+        write_report(self.results, self.report, about=self.about, chapters=[paper_chapter(self.claims)])
 
     @property
     def has_tables(self) -> bool:
@@ -93,8 +119,6 @@ class Results:
             )
         yield from self._answers(slice(1, None))
         yield from self._sections(tracked=False)
-        yield f"## {CLAIMS_HEADING}\n"
-        yield from self._paper()
         yield f"## {SOUND}\n"
         yield self._sanity()
         yield "## What was run\n"
@@ -126,12 +150,6 @@ class Results:
             yield f"## {question}\n"
             yield bullets([f"**{city.title()}**: {line}" for city, line in cities.items()])
 
-    def _paper(self) -> Iterator[str]:
-        claims = paper_claims(self.comparison, self.training)
-        for city in dict.fromkeys(claim.city for claim in claims):
-            rows = [claim.cells for claim in claims if claim.city == city]
-            yield f"### {city.title()}\n\n{table(CLAIM_COLUMNS, rows)}"
-
     def _sanity(self) -> str:
         violations = check_results(self.results)
         broken = {violation.check for violation in violations}
@@ -160,6 +178,9 @@ def main(folder: Path) -> None:
         resume = ["--resume"] if (folder / "unfinished").exists() else []
         subprocess.run([str(word) for word in (geoblanket, *words, *resume)], check=True)
     results = Results(folder)
+    if "published" in results.about["experiments"]:
+        write_claims(results.claims, DOCS / "tables" / "paper.csv")
+        return
     renew("tracked-vehicles.md", results.tracked())
     if results.has_tables:
         renew("single-reports.md", results.tables())
@@ -171,7 +192,7 @@ def renew(name: str, parts: Iterator[str]) -> None:
     before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
     made = "\n".join(parts).replace("](images/", "](../images/")  # the page lies beside that folder
-    page.write_text(f"{before}{BEGIN}\n\n{made}\n{END}{after}", encoding="utf-8")
+    page.write_text(f"{before}{BEGIN}\n\n{with_csv_tables(made, name)}\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -80,7 +80,7 @@ def section(study: dict[str, Any]) -> str:
 def cells(claim: dict[str, Any]) -> tuple[str, ...]:
     """Return what the page shows of a claim."""
     ours = "–" if claim["measured"] is None else f"{claim['measured']:.3g}"
-    interval = "–" if claim["interval"] is None else "{:.3g} to {:.3g}".format(*claim["interval"])
+    interval = "–" if None in claim["interval"] else "{:.3g} to {:.3g}".format(*claim["interval"])
     return claim["topic"].replace("|", "\\|"), claim["paper"], ours, interval, claim["verdict"]
 
 

@@ -37,11 +37,11 @@ def test_a_study_from_the_command_line(files: list[str], tmp_path: Path) -> None
     result = CliRunner().invoke(app, ["blanket", "study", *files, *QUICK, "--set", "paper=rome"])
     assert result.exit_code == 0, result.output
     summary = json.loads((tmp_path / "study" / "study.json").read_text())
-    assert "correlation with speed" in result.stdout
+    assert "rejected at |B| = 1" in result.stdout
     assert summary["summary"][0].startswith("300 walks")
     assert (tmp_path / "study" / "report.html").is_file()
     assert "Report written to" in result.stderr
-    assert "correlation with speed" in {claim["topic"] for claim in summary["claims"]}
+    assert "Spearman's correlation of p with time" in {claim["topic"] for claim in summary["claims"]}
     (tmp_path / "study" / "report.html").unlink()  # as if it had been interrupted
     error = CliRunner().invoke(app, ["blanket", "study", *files, *QUICK, "--set", "alpha=0.01"]).exception
     assert isinstance(error, OutputError)

@@ -16,7 +16,16 @@ from scipy.special import lambertw
 from geoblanket._arrays import Floats
 from geoblanket.errors import MechanismError, MismatchError, ParameterError
 from geoblanket.lab import baselines
-from geoblanket.lab.baselines import const_opt, constant, exponential, peaks, planar_laplace, remap, tight_constraints
+from geoblanket.lab.baselines import (
+    const_opt,
+    constant,
+    exponential,
+    peaks,
+    planar_laplace,
+    remap,
+    tight_constraints,
+    truncated_exponential,
+)
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
 
@@ -342,6 +351,51 @@ def test_far_outputs_fall_as_in_the_exponential_mechanism() -> None:
     for output in range(case.problem.output_count):
         far = case.distance[:, output] > near_km
         np.testing.assert_allclose(ratio[far, output], ratio[far, output].mean(), rtol=1e-4, atol=1e-6)
+
+
+def test_far_outputs_of_the_other_reading_fall_with_the_whole_epsilon() -> None:
+    problem, near_km = line(8), 1.0
+    distance = problem.distance_km
+    mechanism = const_opt(problem, distance, near_km=near_km, far="peaks")
+    scale = mechanism.probabilities * np.exp(problem.epsilon * distance)
+    for output in range(problem.output_count):
+        far = distance[:, output] > near_km
+        np.testing.assert_allclose(scale[far, output], scale[far, output].mean(), rtol=1e-4, atol=1e-6)
+    # On a line the truncated geometric mechanism, which consists of such peaks, is among the candidates.
+    assert mechanism.expected_loss(problem) <= tight_constraints(problem, remapped=False).expected_loss(problem) + 1e-6
+    whole = const_opt(problem, distance, near_km=np.inf, far="peaks")
+    assert whole.expected_loss(problem) == pytest.approx(optimum(problem), rel=1e-6)
+
+
+def test_the_other_reading_need_not_exist() -> None:
+    case = plane(2, epsilon=0.1)
+    const_opt(case.problem, case.distance, near_km=0.0)  # the exponential mechanism always does
+    with pytest.raises(MechanismError, match="ConstOPT"):
+        const_opt(case.problem, case.distance, near_km=0.0, far="peaks")
+
+
+def test_the_truncated_exponential_mechanism_is_what_its_authors_draw() -> None:
+    """Scores −D of near outputs and one ⊥ for all far ones, Gumbel noise of scale 2/ε, the largest wins."""
+    epsilon, radius, draws = 3.0, 0.8, 200_000
+    case, random = plane(4, epsilon=epsilon), np.random.default_rng(0)
+    mechanism = truncated_exponential(case.problem, case.distance, radius_km=radius)
+    for row, distance in enumerate(case.distance):
+        near, far = np.flatnonzero(distance <= radius), np.flatnonzero(distance > radius)
+        scores = np.append(-distance[near], -radius + 2 * np.log(len(far)) / epsilon)
+        winner = (scores + random.gumbel(scale=2 / epsilon, size=(draws, len(scores)))).argmax(axis=1)
+        drawn = np.where(winner < len(near), np.append(near, -1)[winner], random.choice(far, draws))
+        share = np.bincount(drawn, minlength=len(distance)) / draws
+        np.testing.assert_allclose(mechanism.probabilities[row], share, atol=5 * np.sqrt(0.25 / draws))
+    assert mechanism.epsilon == epsilon
+
+
+def test_truncation_goes_from_uniform_to_exponential() -> None:
+    case = plane(4)
+    uniform, whole = (truncated_exponential(case.problem, case.distance, radius_km=far) for far in (0.0, np.inf))
+    np.testing.assert_allclose(uniform.probabilities, 1 / case.problem.output_count, atol=2e-9)
+    assert (whole.weights == exponential(case.problem, case.distance).weights).all()
+    with pytest.raises(ParameterError, match="radius_km"):
+        truncated_exponential(case.problem, case.distance, radius_km=-1.0)
 
 
 def test_rows_in_one_place_stay_equal() -> None:

@@ -28,7 +28,7 @@ evaluate_app = typer.Typer(
     add_completion=False,
 )
 
-_NOT_BEYOND_PAPER = ("paper", "quick", "citywide")
+_NOT_BEYOND_PAPER = ("paper", "published", "quick", "citywide")
 _QuickOption = Annotated[
     bool, typer.Option("--quick", help="Fewer zones, rows and values of ε, and wider gaps: minutes, not an hour.")
 ]
@@ -140,6 +140,10 @@ def paper(
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FOLDER", help="The folder for all files.", show_default=False)
     ],
+    setting: Annotated[
+        Literal["ours", "published"],
+        typer.Option(help="published: that of the paper. There, vehicles are tracked only with --set tracking=true."),
+    ] = "ours",
     quick: _QuickOption = False,
     set_: Annotated[list[str] | None, _PAPER.option] = None,
     resume: options.Resume = False,
@@ -149,24 +153,32 @@ def paper(
     """Run the paper's experiments, and those beyond it, on Porto and Rome, from raw data to results.
 
     Roads and traces are imported and matched, blankets discovered and their predictor trained; then all experiments run
-    (with --quick, only the main one). Finished work is kept, and an interrupted run continues with --resume.
+    (with --quick, only the main one). Finished work is kept, and an interrupted run continues with --resume. The
+    paper's claims are written beside the results, with our numbers: claims.csv.
     """
     from geoblanket.lab.evaluate.experiment import read_experiment, shipped_experiments
-    from geoblanket.lab.study.cities import PAPER_CITIES, prepare_city
+    from geoblanket.lab.study.cities import PAPER_CITIES, SETTINGS, prepare_city
 
     settings = _PAPER.read(set_)
+    published = setting == "published"
+    settings.setdefault("tracking", not published)
+    beyond = [] if quick or published else [name for name in shipped_experiments() if name not in _NOT_BEYOND_PAPER]
+    experiments = [read_experiment(name, quick=quick) for name in ("published" if published else "paper", *beyond)]
     _check_folder(out, resume=resume, overwrite=overwrite)
     city = settings.get("city", "both")
     names = list(PAPER_CITIES) if city == "both" else [city]
     with progress_bars() as progress:
         cities = [
-            prepare_city(PAPER_CITIES[name], data, out / name, workers=settings.get("workers"), progress=progress)
+            prepare_city(
+                PAPER_CITIES[name],
+                data,
+                out / name,
+                setting=SETTINGS[setting],
+                workers=settings.get("workers"),
+                progress=progress,
+            )
             for name in names
         ]
-    chosen = (
-        ["paper"] if quick else ["paper", *(name for name in shipped_experiments() if name not in _NOT_BEYOND_PAPER)]
-    )
-    experiments = [read_experiment(name, quick=quick) for name in chosen]
     _run(cities, experiments, out, settings, resume=resume, json=json)
 
 
@@ -181,11 +193,15 @@ def report(
 def _write_report(folder: Path) -> None:
     from geoblanket.lab.evaluate.report import answers, write_report
     from geoblanket.lab.evaluate.results import read_results
-    from geoblanket.lab.study.paper_chapter import paper_chapter, read_training
+    from geoblanket.lab.study.paper_chapter import check_paper, paper_chapter, read_facts, write_claims
 
     results, about = read_results(folder)
-    chapters = [paper_chapter(read_training(folder, about.get("cities", {})))]
+    claims = check_paper(results, read_facts(folder, about.get("cities", {})))
+    if claims:
+        write_claims(claims, folder / "claims.csv")
+        say(f"The paper's claims with our numbers written to {folder / 'claims.csv'}.")
     with progress_bars() as progress:
+        chapters = [paper_chapter(claims)]
         page = write_report(results, folder / "report", about=about, chapters=chapters, progress=progress)
     for question, cities in answers(results, about).items():
         say(typer.style(f"\n{question}", bold=True))

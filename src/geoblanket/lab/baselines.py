@@ -1,14 +1,14 @@
 """Published mechanisms to compare with, each a function of a problem that returns a verified mechanism.
 
-Closed forms are the constant, exponential, planar Laplace and tight-constraints mechanisms and the peaks. ConstOPT
-solves a small linear program. `remap` improves the outputs of any of them. Every result is repaired to whole numbers
-and verified like any other mechanism.
+Closed forms are the constant, exponential, truncated exponential, planar Laplace and tight-constraints mechanisms and
+the peaks. ConstOPT solves a small linear program. `remap` improves the outputs of any of them. Every result is repaired
+to whole numbers and verified like any other mechanism.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import highspy
 import numpy as np
@@ -40,6 +40,7 @@ __all__ = [
     "planar_laplace",
     "remap",
     "tight_constraints",
+    "truncated_exponential",
 ]
 
 _LARGEST_FACTOR = 2**20
@@ -125,6 +126,29 @@ class _Scale:
             middle = (low + high) / 2
             low, high = (middle, high) if self.keeps_promise(middle) else (low, middle)
         return low
+
+
+def truncated_exponential(problem: Problem, output_distance_km: npt.ArrayLike, *, radius_km: float) -> Mechanism:
+    """Return the truncated exponential mechanism, TEM: all outputs beyond a radius are equally probable.
+
+    As published (Carvalho, Vasiloudis, Feyisetan, Wang, "TEM: High utility metric differential privacy on text", SDM
+    2023), near outputs have the score −D[s, y], one element ⊥ stands for the F far ones with the score
+    −γ + 2·ln(F)/ε, Gumbel noise of scale 2/ε is added, and the largest is taken; ⊥ is replaced by a far output at
+    random. The largest of such scores is y with probability ∝ e^(score·ε/2), so ⊥ has F·e^(−εγ/2) and each far output
+    e^(−εγ/2). That is the exponential mechanism of the distance min(D, γ), in which the triangle inequality holds.
+
+    Parameters
+    ----------
+    output_distance_km
+        As in `exponential`.
+    radius_km
+        γ, kilometres.
+    """
+    if not radius_km >= 0:
+        raise ParameterError(f"radius_km must be 0 or more. Got {radius_km} instead.")
+    shape = (problem.row_count, problem.output_count)
+    distance = _check_table(output_distance_km, "output_distance_km", shape)
+    return exponential(problem, np.minimum(distance, radius_km))
 
 
 def planar_laplace(
@@ -347,17 +371,24 @@ def _between(problem: Problem, places: Ints, outputs: int) -> Problem:
     )
 
 
-def const_opt(problem: Problem, output_distance_km: npt.ArrayLike, *, near_km: float) -> Mechanism:
+def const_opt(
+    problem: Problem, output_distance_km: npt.ArrayLike, *, near_km: float, far: Literal["scaled", "peaks"] = "scaled"
+) -> Mechanism:
     """Return the ConstOPT mechanism, by HiGHS: a linear program over near outputs, exponential for far ones.
 
-    It is for small problems. After Imola, Kasiviswanathan, White, Aggarwal, Tastuggine, "Balancing utility and
+    It is for small problems. After Imola, Kasiviswanathan, White, Aggarwal, Teissier, "Balancing utility and
     scalability in metric differential privacy", UAI 2022, as its abstract describes it: the linear program is made
     smaller by constraining certain pairs of input and output to probabilities derived from the exponential mechanism.
 
-    Which pairs and how derived is our reading. A pair is near if the output lies within a radius of the row, and
-    q[s, y] is then a variable. Of a far pair it is c_y·E[s, y], with E the published exponential mechanism and one
-    variable c_y for each output. So constraints between two far entries of a column hold by themselves and are left
-    out, and the exponential mechanism (all c_y = 1) is always among the candidates.
+    A pair is near if the output lies within a radius of the row, and q[s, y] is then a variable. How a far pair is
+    derived can be read in two ways, each with one variable c_y for each output:
+
+    - `scaled`: q[s, y] = c_y·E[s, y], with E the published exponential mechanism. It always exists, because all
+      c_y = 1 is the exponential mechanism itself.
+    - `peaks`: q[s, y] = c_y·e^(−ε·D[s, y]), the exponential without its normalisation, and so with the whole ε. It is
+      tighter, and may not exist where places are near together for ε, as `tight_constraints`.
+
+    In both, constraints between two far entries of a column hold by themselves and are left out.
 
     Parameters
     ----------
@@ -365,11 +396,13 @@ def const_opt(problem: Problem, output_distance_km: npt.ArrayLike, *, near_km: f
         How far each output lies from each row, kilometres, shape (S, K).
     near_km
         Outputs within this distance of a row are optimised, kilometres. With `inf` it is the whole linear program.
+    far
+        How far pairs are derived.
 
     Raises
     ------
     MechanismError
-        HiGHS gave no answer.
+        HiGHS gave no answer, or there is no such mechanism.
     ParameterError
         Among others: there are more than 20 million pairs of rows times outputs.
     """
@@ -381,8 +414,13 @@ def const_opt(problem: Problem, output_distance_km: npt.ArrayLike, *, near_km: f
         raise ParameterError(
             f"ConstOPT is for at most {MOST_CONSTRAINTS:,} pairs of rows times outputs, small problems. Got {size:,}."
         )
-    far = _exponential_probabilities(problem, output_distance_km, calibrated=False)
-    program = _ConstOptProgram(merged, far, _output_distances(problem, output_distance_km) <= near_km)
+    distance = _output_distances(problem, output_distance_km)
+    derived = (
+        _exponential_probabilities(problem, output_distance_km, calibrated=False)
+        if far == "scaled"
+        else np.exp(-problem.epsilon * distance)
+    )
+    program = _ConstOptProgram(merged, derived, distance <= near_km)
     return _from_probabilities(program.solve(), problem)
 
 

@@ -42,7 +42,6 @@ def test_size_and_time_of_a_mechanism() -> None:
     # Distances in 4 bytes for each pair, one weight of 8 bytes for each row, histories in 4 bytes a place.
     pairs = len(ROWS) * (len(ROWS) - 1) // 2
     assert 4 * pairs < size < 4 * pairs + 8 * len(ROWS) + 12 * len(ROWS.histories) + 4096
-    time_us = release_us(mechanism, ROWS, STEPS)
-    assert time_us is not None
-    assert 0 < time_us < 1e6
-    assert release_us(mechanism, ROWS, STEPS.where(np.zeros(len(STEPS), bool))) is None
+    times_us = release_us(mechanism, ROWS, STEPS)
+    assert 0 < min(times_us) <= max(times_us) < 1e6
+    assert release_us(mechanism, ROWS, STEPS.where(np.zeros(len(STEPS), bool))) == []

@@ -8,6 +8,7 @@ import pytest
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.lab.evaluate.experiment import read_experiment, shipped_experiments
 from geoblanket.lab.evaluate.methods import METHODS
+from geoblanket.lab.study.cities import SETTINGS
 
 GOOD = """
 title = "One"
@@ -44,7 +45,7 @@ def test_shipped_experiments_can_be_read_and_are_quicker_when_quick() -> None:
         experiment, quick = read_experiment(name), read_experiment(name, quick=True)
         assert experiment.title == title
         assert 0 < len(quick.settings) <= len(experiment.settings)
-        assert quick.zones == 1
+        assert quick.zones == (6 if name == "published" else 1)  # of many small zones
         assert max(one.max_rows for one in quick.settings) <= 300
 
 
@@ -58,6 +59,21 @@ def test_the_papers_experiment_has_its_methods_and_budgets() -> None:
     assert all(set(one.methods) == in_zones for one in main)
     assert {one.loss_case for one in paper.settings} == {"population", "case II"}
     assert paper.destinations == 500
+
+
+def test_the_published_setting_is_as_the_paper_states_it() -> None:
+    published = read_experiment("published")
+    for case in ("population", "case II"):
+        settings = [one for one in published.settings if one.loss_case == case]
+        assert [one.epsilon for one in settings] == [0.1, 0.2, 0.3, 0.4, 0.5]
+        assert {(one.eta_km, one.max_places, one.spacing_m) for one in settings} == {(5.0, 50, None)}
+        named = {"lp_cmdp", "lp_true_mb", "lp_markov1", "lp", "constopt", "constopt_peaks", "expmech_published", "tem"}
+        assert all(named <= set(one.methods) for one in settings)
+    assert (published.destinations, published.zones) == (500, 0)
+    setting = SETTINGS["published"]
+    assert (setting.spacing_m, setting.by, setting.test) == (0.0, ("hour", "speed", "region"), "scetbon")
+    assert (setting.network.learning_rate, setting.network.patience) == (1e-5, 400)
+    assert setting.time_zone == "UTC"
 
 
 @pytest.mark.parametrize(

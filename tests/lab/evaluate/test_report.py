@@ -10,7 +10,7 @@ import pytest
 
 from geoblanket.lab.evaluate.report import answers, write_report
 from geoblanket.lab.evaluate.results import write_results
-from geoblanket.lab.study.paper_chapter import paper_chapter
+from geoblanket.lab.study.paper_chapter import check_paper, paper_chapter
 from tests.lab.evaluate.made_up import LOSSES, made_up
 
 ABOUT = {
@@ -42,7 +42,7 @@ def _losses_only(results: pl.DataFrame) -> pl.DataFrame:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
-    write_report(_sound(), folder, about=ABOUT, chapters=[paper_chapter({})])
+    write_report(_sound(), folder, about=ABOUT, chapters=[paper_chapter(check_paper(_sound(), {}))])
     return folder
 
 
@@ -133,9 +133,9 @@ def test_an_attacker_wins_only_if_reports_help_it(right: float, blind: float, ha
 
 
 def test_an_unknown_city_is_not_compared_with_the_paper(tmp_path: Path) -> None:
-    page = write_report(
-        _losses_only(_sound(city="elsewhere")), tmp_path, about={}, chapters=[paper_chapter({})]
-    ).read_text("utf-8")
+    results = _losses_only(_sound(city="elsewhere"))
+    chapters = [paper_chapter(check_paper(results, {}))]
+    page = write_report(results, tmp_path, about={}, chapters=chapters).read_text("utf-8")
     assert "numbers and ours" not in page
 
 
@@ -151,7 +151,7 @@ def test_the_command_writes_the_report_again(tmp_path: Path) -> None:
     from geoblanket.cli.main import app
 
     results = _losses_only(_sound())
-    page = write_report(results, tmp_path / "first", about=ABOUT, chapters=[paper_chapter({})])
+    page = write_report(results, tmp_path / "first", about=ABOUT, chapters=[paper_chapter(check_paper(results, {}))])
     write_results(results, tmp_path, about=ABOUT)
     result = CliRunner().invoke(app, ["evaluate", "report", str(tmp_path)])
     assert result.exit_code == 0, result.output

@@ -7,13 +7,14 @@ import polars as pl
 import pytest
 
 from geoblanket.build.blanket_lengths import read_found_blankets
-from geoblanket.errors import InputError
+from geoblanket.errors import InputError, MismatchError
 from geoblanket.lab.city.folder import write_city
 from geoblanket.lab.city.model import make_city
 from geoblanket.lab.evaluate.city_data import CityData
-from geoblanket.lab.study.cities import PAPER_CITIES, CitySource, prepare_city
+from geoblanket.lab.study.cities import PAPER_CITIES, SETTINGS, CitySource, prepare_city
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph
+from tests.blanket.worlds import Walk, square, write_world
 
 DATA = Path(__file__).parents[4] / "shared" / "data"
 TOWN = CitySource(
@@ -53,6 +54,14 @@ def test_from_raw_files_to_what_an_evaluation_needs(tmp_path: Path) -> None:
 def test_missing_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"nodes\.csv"):
         prepare_city(PAPER_CITIES["porto"], tmp_path, tmp_path / "out")
+
+
+def test_a_folder_of_another_setting_is_not_used(tmp_path: Path) -> None:
+    write_world(tmp_path, square(3), [Walk("only", 0.0, [0, 1, 2])])  # of nodes as places
+    with pytest.raises(MismatchError, match="0 m apart, and this setting has them 250 m"):
+        prepare_city(PAPER_CITIES["porto"], tmp_path, tmp_path, setting=SETTINGS["ours"])
+    with pytest.raises(InputError, match=r"nodes\.csv"):
+        prepare_city(PAPER_CITIES["porto"], tmp_path, tmp_path, setting=SETTINGS["published"])
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the real data is not here")

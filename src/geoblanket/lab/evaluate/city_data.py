@@ -20,6 +20,7 @@ import polars as pl
 from geoblanket._arguments import checked
 from geoblanket._arrays import Floats, Indices, Positions
 from geoblanket._display import Progress, options_repr, silent
+from geoblanket._geodesy import haversine_m
 from geoblanket.build.config import BuildConfig, LossKind
 from geoblanket.build.inputs import place_loss, zone_lengths
 from geoblanket.build.row_tree import Lengths, reach_radius_m
@@ -49,7 +50,6 @@ __all__ = ["CityData", "CityFiles", "VehicleTasks", "ZoneData", "make_vehicle_ta
 _M_PER_KM = 1000.0
 _NEAR_M = 500.0
 """A location further than this from every place is outside the city, metres."""
-_MOST_LOCATIONS = 1_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,8 +111,8 @@ def make_vehicle_tasks(
     count
         Largest number of vehicles.
     locations
-        Latitudes and longitudes of the vehicles, a CSV file without a header. A vehicle takes a step at its nearest
-        place; it is left out if there is no step, or the place is more than 500 m away. None: steps are drawn.
+        Latitudes and longitudes of the vehicles, a CSV file without a header. A vehicle takes a step at the nearest
+        place that has one; it is left out if that is more than 500 m away. None: steps are drawn.
     seed
         Of all draws.
 
@@ -125,7 +125,8 @@ def make_vehicle_tasks(
     if locations is None:
         chosen = np.sort(rng.choice(len(steps), min(count, len(steps)), replace=False))
     else:
-        chosen = _steps_at(_read_places(locations, places)[:count], steps, rng)
+        lat, lon = _read_locations(locations, count)
+        chosen = _steps_near(lat, lon, places, steps, rng)
     tasks = TaskPrior.uniform(graph).within_largest_part(graph)
     destinations = rng.choice(tasks.nodes, len(chosen), p=tasks.weight)
     metres = road_distances(graph, destinations, places.nodes, reverse=True)
@@ -138,25 +139,24 @@ def make_vehicle_tasks(
     )
 
 
-def _steps_at(present: Indices, steps: Steps, rng: np.random.Generator) -> Positions:
+def _steps_near(lat: Floats, lon: Floats, places: Places, steps: Steps, rng: np.random.Generator) -> Positions:
+    """Return a step at the nearest place with steps, drawn among its steps, for each location that has one near."""
     order = np.argsort(steps.histories[:, 0], kind="stable")
-    sorted_places = steps.histories[order, 0]
-    first, end = (np.searchsorted(sorted_places, present, side) for side in ("left", "right"))
-    known = end > first
-    return order[rng.integers(first[known], end[known])]
+    visited, first, count = np.unique(steps.histories[order, 0], return_index=True, return_counts=True)
+    metres = [haversine_m(a, b, places.lat[visited], places.lon[visited]) for a, b in zip(lat, lon, strict=True)]
+    nearest = np.array([int(away.argmin()) for away in metres if away.min() <= _NEAR_M], np.int64)
+    return order[rng.integers(first[nearest], first[nearest] + count[nearest])]
 
 
-def _read_places(path: Path, places: Places) -> Indices:
+def _read_locations(path: Path, count: int) -> tuple[Floats, Floats]:
     try:
-        frame = pl.read_csv(
-            path, has_header=False, schema={"lat": pl.Float64, "lon": pl.Float64}, n_rows=_MOST_LOCATIONS
-        ).drop_nulls()
+        frame = pl.read_csv(path, has_header=False, schema={"lat": pl.Float64, "lon": pl.Float64}, n_rows=count)
     except (OSError, pl.exceptions.PolarsError) as error:
         raise InputError(
             "cannot be read as latitudes and longitudes, two columns without a header", path=path
         ) from error
-    place, distance_m = places.nearest(frame["lat"].to_numpy(), frame["lon"].to_numpy())
-    return place[distance_m <= _NEAR_M]
+    known = frame.drop_nulls()
+    return known["lat"].to_numpy(), known["lon"].to_numpy()
 
 
 _HOURS = 24

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -368,8 +369,9 @@ class _Comparison:
         size = bundle_bytes(mechanism, rows) if made.stored_bytes is None else made.stored_bytes
         yield Value(Measure.BUNDLE_BYTES, float(size), "bytes")
         microseconds = release_us(mechanism, rows, self.task.data.steps)
-        if microseconds is not None and made.reports is None:
-            yield Value(Measure.RELEASE_US, microseconds, "µs")
+        if microseconds and made.reports is None:
+            yield Value(Measure.RELEASE_US, statistics.median(microseconds), "µs")
+            yield Value(Measure.RELEASE_US_LONGEST, max(microseconds), "µs")
 
 
 def _place_in_zone(rows: ZoneRows) -> Indices:

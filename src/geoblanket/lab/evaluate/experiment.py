@@ -150,7 +150,7 @@ class Setting(Parameters):
     equal_cost: bool = False
     """Whether ε is the cost of a location in all reports together: methods with a past get ε / (1 + Σw) a report."""
     near_km: Annotated[Number, Field(ge=0)] = 1.0
-    """ConstOPT optimises the outputs within this distance of a place, kilometres."""
+    """ConstOPT optimises the outputs within this distance of a place, and TEM tells only these apart, kilometres."""
     variant: str = ""
     """A name for this setting in results."""
 

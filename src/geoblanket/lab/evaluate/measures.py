@@ -86,6 +86,7 @@ class Measure(StrEnum):
     HELD_OUT_LOSS = "held_out_loss", "loss"
     SAVED = "saved", "share of the loss saved", "", _percent, _mean, "more"  # of two methods; not in results
     HELD_OUT_VEHICLES = "held_out_vehicles"
+    LOSS_SPREAD = "loss_spread"  # 1.96 standard deviations of the vehicles' mean losses, as the paper tells them
     HELD_OUT_STEPS = "held_out_steps"
     DISPLACEMENT = "displacement", "", "off on held-out walks, km"
     ONE_DESTINATION_LOSS = "one_destination_loss"  # in results, the held-out loss of another loss case
@@ -131,6 +132,7 @@ class Measure(StrEnum):
     PEAK_MEMORY_MB = "peak_memory_mb", "", "memory, MB", _three_digits, _largest
     BUNDLE_BYTES = "bundle_bytes", "", "bundle, kB", lambda value: f"{value / 1000:,.1f}", _sum
     RELEASE_US = "release_us", "", "one report, µs"
+    RELEASE_US_LONGEST = "release_us_longest", "", "the longest, µs", _three_digits, _largest
     GAP = "gap", "", "gap to the optimum", _percent
 
 

@@ -38,6 +38,7 @@ from geoblanket.lab.baselines import (
     planar_laplace,
     remap,
     tight_constraints,
+    truncated_exponential,
 )
 from geoblanket.lab.refinement import refine
 from geoblanket.mechanism.bundle.storage import save_lattice
@@ -169,7 +170,7 @@ class Task:
     """For linear programs: sufficient gap to the optimum."""
     time_limit_s: float
     near_km: float
-    """For ConstOPT; see `const_opt`."""
+    """Of ConstOPT and TEM; see `const_opt` and `truncated_exponential`."""
     city_wide: bool = False
     """The rows are all places of a city."""
     first_stage: FirstStage | None = None
@@ -275,8 +276,12 @@ def _refined(task: Task) -> Made:
     return Made(mechanism, first.made.seconds + time.perf_counter() - started, note=first.made.note)
 
 
-def _const_opt(task: Task) -> Mechanism:
-    return const_opt(task.problem, task.output_distance_km, near_km=task.near_km)
+def _const_opt(task: Task, far: Literal["scaled", "peaks"] = "scaled") -> Mechanism:
+    return const_opt(task.problem, task.output_distance_km, near_km=task.near_km, far=far)
+
+
+def _truncated(task: Task) -> Mechanism:
+    return truncated_exponential(task.problem, task.output_distance_km, radius_km=task.near_km)
 
 
 def _exponential_published(task: Task) -> Mechanism:
@@ -362,9 +367,11 @@ METHODS = _Methods(
         Method("lp_cmdp_refined", "LP+C-mDP, refined", _refined, "predicted, split", first_stage="lp_cmdp"),
         Method("lp", "LP", _optimal),
         Method("constopt", "ConstOPT", _const_opt),
+        Method("constopt_peaks", "ConstOPT, peaks", lambda task: _const_opt(task, "peaks")),
         Method("expmech", "ExpMech", _exponential),
         Method("expmech_published", "ExpMech, as published", _exponential_published),
         Method("expmech_remap", "ExpMech + remap", lambda task: remap(_exponential(task), task.problem)),
+        Method("tem", "TEM", _truncated),
         Method("planar_laplace", "Planar Laplace", _planar_laplace),
         Method(
             "planar_laplace_remap", "Planar Laplace + remap", lambda task: remap(_planar_laplace(task), task.problem)

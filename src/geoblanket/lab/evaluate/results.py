@@ -63,6 +63,7 @@ SETTING_COLUMNS = tuple(list(RESULTS_SCHEMA)[: list(RESULTS_SCHEMA).index("measu
 ALL_ZONES = -1
 WHOLE_CITY = -2
 
+_DEVIATIONS = 1.96
 _KIND = "results"
 _TABLE, _TEXT = "results.parquet", "results.csv"
 
@@ -131,7 +132,10 @@ def _method(number: int, fields: dict[str, Any], arrays: Arrays) -> MethodOutcom
     return MethodOutcome(fields["method"], values, held_out, fields["note"], reports)
 
 
-BASELINES = ("lp", "constopt", "expmech", "lp_true_mb", "lp_markov1", "planar_laplace_remap", "lattice", "peaks")
+BASELINES = (
+    "lp", "constopt", "constopt_peaks", "expmech", "expmech_published", "tem", "lp_true_mb", "lp_markov1",
+    "planar_laplace_remap", "lattice", "peaks",
+)  # fmt: skip
 """Methods over which gains are reported."""
 
 
@@ -218,6 +222,7 @@ def _held_out(method: str, what: HeldOut, per_method: Mapping[str, Sequence[Meth
     if of_service:
         yield Value(Measure.HELD_OUT_VEHICLES, float(mean.vehicles), "")
         yield Value(Measure.HELD_OUT_STEPS, float(mean.steps), "")
+        yield Value(Measure.LOSS_SPREAD, _DEVIATIONS * float(np.std(losses.loss / losses.steps)), what.unit)
     if what.measure in _COMPARED:
         yield from _gains(method, losses, what, per_method, name)
 

@@ -363,14 +363,17 @@ class _Plan:
         )
 
     def losses(self, name: str) -> Iterator[str]:
-        """Yield the losses of a finished task's methods, if it was the last zone of theirs."""
+        """Yield the losses of a finished task's methods, over the zones so far: 1, 2, 4, 8, ... and all of them."""
         task = self.tasks[name]
         same = [
             name for name, other in self.tasks.items() if (other.setting, other.methods) == (task.setting, task.methods)
         ]
-        if not all(map(self._store.has, same)):
+        finished = [name for name in same if self._store.has(name)]
+        whole = len(finished) == len(same)
+        if not whole and len(finished).bit_count() > 1:
             return
-        zones = [self._store.get(name) for name in same]
+        zones = [self._store.get(name) for name in finished]
+        so_far = "" if whole else f", {len(finished)} of {len(same)} zones"
         for method in zones[0].methods:
             parts = [part for zone in zones for part in zone.methods if part.method == method.method]
             what = HeldOut(Measure.HELD_OUT_LOSS, zones[0].unit)
@@ -379,7 +382,7 @@ class _Plan:
                 yield (
                     f"{self._files.name}, {joined(self._experiment.name, task.setting.described)}, "
                     f"ε = {task.setting.epsilon:g}, {METHODS[method.method].label}: loss {found.loss:.4f} "
-                    f"{zones[0].unit} on held-out walks"
+                    f"{zones[0].unit} on held-out walks{so_far}"
                 )
 
     def table(self) -> pl.DataFrame:

@@ -30,7 +30,7 @@ _TOLERANCE = 1e-9
 _SOLVER_TOLERANCE = 1e-6
 """Of HiGHS, which ConstOPT's linear program is solved with."""
 _WORST_GAIN = -0.02
-_MAY_NOT_EXIST = ("tight",)
+_MAY_NOT_EXIST = ("tight", "constopt_peaks")
 _MAY_PROMISE_LESS = ("peaks",)
 """It may leave places out, which are then snapped to others."""
 _OPTIMAL = tuple(key for key, method in METHODS.items() if method.maker is METHODS["lp"].maker)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -189,17 +188,17 @@ def bundle_bytes(mechanism: Mechanism, rows: ZoneRows) -> int:
     return stored_bytes([bundled], rows.places_e7)
 
 
-def release_us(mechanism: Mechanism, rows: ZoneRows, steps: Steps) -> float | None:
-    """Return the median time of one report, from a history to a place drawn exactly, microseconds; None without steps.
+def release_us(mechanism: Mechanism, rows: ZoneRows, steps: Steps) -> list[float]:
+    """Return the times of some reports, from a history to a place drawn exactly, microseconds; none without steps.
 
-    It does not include the ledger entry that a device writes before it reports.
+    They do not include the ledger entry that a device writes before it reports.
     """
     times = []
     for history in steps.histories[:_REPORTS]:
         started = time.perf_counter_ns()
         mechanism.sample(int(rows.row_of(history[None])[0]))
         times.append((time.perf_counter_ns() - started) / 1000)
-    return statistics.median(times) if times else None
+    return times
 
 
 def reset_peak_memory() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+import time
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -11,23 +12,24 @@ import numpy as np
 from geoblanket._display import Progress, silent
 from geoblanket._files import atomic_output, make_folder
 from geoblanket.blanket.discovery import DiscoveryOptions, discover
-from geoblanket.blanket.predictor import save_predictor
+from geoblanket.blanket.models import NetworkOptions
+from geoblanket.blanket.predictor import Predictor, save_predictor
 from geoblanket.blanket.training import train
-from geoblanket.errors import InputError
+from geoblanket.errors import InputError, MismatchError
 from geoblanket.lab.evaluate.city_data import CityFiles
 from geoblanket.mobility.histories import LONGEST_PAST
 from geoblanket.mobility.matching import match_traces
+from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.importer import import_roads
 from geoblanket.roads.simplification import in_largest_part
 from geoblanket.traces.importing import Reading, TraceFormat, import_traces
 
-__all__ = ["PAPER_CITIES", "CitySource", "prepare_city"]
+__all__ = ["PAPER_CITIES", "SETTINGS", "CitySource", "PaperSetting", "prepare_city"]
 
-_SPACING_M = 250.0
 _INTERVAL_S = 30.0
-_BY = ("speed", "region")
-"""Grouping for blankets. Not by hour: one mechanism serves all day."""
+_TIMED = 2000
+"""Predictions to measure the time of."""
 _TABLE_COLUMNS = {"vehicle": "trip", "trip": "trip", "time": "time", "lat": "lat", "lon": "lon"}
 
 
@@ -66,8 +68,45 @@ PAPER_CITIES = {
 }
 
 
+@dataclass(frozen=True)
+class PaperSetting:
+    """How a city of the paper is prepared."""
+
+    spacing_m: float = 250.0
+    """Between places, metres; 0: every node of the roads is a place."""
+    by: tuple[str, ...] = ("speed", "region")
+    """Grouping for blankets. Not by hour: one mechanism serves all day."""
+    largest: int = LONGEST_PAST
+    """The largest blanket to test."""
+    test: str = "analytic"
+    """Of conditional independence; see `geoblanket.blanket.independence`."""
+    network: NetworkOptions = field(default_factory=NetworkOptions)
+    time_zone: str | None = None
+    """Of the hours; None for the city's own."""
+
+
+SETTINGS = {
+    "ours": PaperSetting(),
+    "published": PaperSetting(
+        spacing_m=0.0,
+        by=("hour", "speed", "region"),
+        largest=5,
+        test="scetbon",
+        network=NetworkOptions(learning_rate=1e-5, patience=400),
+        time_zone="UTC",
+    ),
+}
+"""By name. `published` is the paper's: nodes as places, its groups, test and training, and hours in UTC."""
+
+
 def prepare_city(
-    city: CitySource, data: str | Path, out: str | Path, *, workers: int | None = None, progress: Progress = silent
+    city: CitySource,
+    data: str | Path,
+    out: str | Path,
+    *,
+    setting: PaperSetting | None = None,
+    workers: int | None = None,
+    progress: Progress = silent,
 ) -> CityFiles:
     """Import roads and traces, match them, find blankets and train their predictor.
 
@@ -79,14 +118,26 @@ def prepare_city(
         The folder with a folder for each city.
     out
         The folder for the results.
+    setting
+        How the city is prepared; `SETTINGS["ours"]` if None.
 
     Raises
     ------
     InputError
         If raw files are absent or cannot be used.
+    MismatchError
+        If the folder has files of another setting.
     """
+    setting = setting or SETTINGS["ours"]
+    city = replace(city, time_zone=setting.time_zone or city.time_zone)
     source, folder = Path(data) / city.name, make_folder(out)
-    preparation = _Preparation(city, source, folder, workers, progress)
+    walks = folder / "walks.parquet"
+    if walks.exists() and (found := scan_walks(walks)[1]["spacing_m"]) != setting.spacing_m:
+        raise MismatchError(
+            f"{folder}: was prepared for places {found:g} m apart, and this setting has them {setting.spacing_m:g} m "
+            "apart. Give another folder."
+        )
+    preparation = _Preparation(city, setting, source, folder, workers, progress)
     for name, make in {
         "whole.roads": preparation.whole_roads,
         "city.roads": preparation.roads,
@@ -102,7 +153,7 @@ def prepare_city(
     return CityFiles(
         name=city.name,
         roads=folder / "city.roads",
-        walks=folder / "walks.parquet",
+        walks=walks,
         predictor=folder / "city.predictor",
         findings=folder / "findings.parquet",
         traces=folder / "traces.parquet",
@@ -116,6 +167,7 @@ class _Preparation:
     """How each file of a city is made from those before it."""
 
     city: CitySource
+    setting: PaperSetting
     source: Path
     folder: Path
     workers: int | None
@@ -143,7 +195,7 @@ class _Preparation:
         raise InputError(f"has none of {', '.join(self.city.traces)}", path=self.source, hint="Get the traces first")
 
     def walks(self, out: Path) -> None:
-        self._match(out, self.folder / "city.roads", spacing_m=_SPACING_M)
+        self._match(out, self.folder / "city.roads", spacing_m=self.setting.spacing_m)
 
     def walks_between_nodes(self, out: Path) -> None:
         # Of the whole city: blankets need many walks, and are found for regions of the map, not for places.
@@ -153,7 +205,13 @@ class _Preparation:
         discover(
             self.folder / "walks-nodes.parquet",
             self.folder / "whole.roads",
-            DiscoveryOptions(by=[_BY], regions=self.city.regions, largest=LONGEST_PAST, time_zone=self.city.time_zone),
+            DiscoveryOptions(
+                by=[self.setting.by],
+                regions=self.city.regions,
+                largest=self.setting.largest,
+                test=self.setting.test,
+                time_zone=self.city.time_zone,
+            ),
             workers=self.workers,
             out=out,
             resume=True,
@@ -161,8 +219,12 @@ class _Preparation:
         )
 
     def predictor(self, out: Path) -> None:
-        result = train(self.folder / "findings.parquet", progress=self.progress)
+        started = time.perf_counter()
+        result = train(self.folder / "findings.parquet", network=self.setting.network, progress=self.progress)
         facts = {
+            "seconds": time.perf_counter() - started,
+            "epochs": result.epochs,
+            "predict_us": _times_us(result.predictor),
             "groups": dict(result.groups),
             "hypotheses": dict(result.hypotheses),
             "evaluations": [asdict(evaluation) for evaluation in result.evaluations],
@@ -189,3 +251,20 @@ class _Preparation:
         if not path.exists():
             raise InputError("no such file", path=path, hint="Give the folder with the raw data (--data)")
         return path
+
+
+def _times_us(predictor: Predictor) -> dict[str, float]:
+    """Return how long single predictions take, microseconds."""
+    rng = np.random.default_rng(0)
+    times = np.empty(_TIMED)
+    for number, (hour, speed_mph) in enumerate(
+        zip(rng.integers(24, size=_TIMED), rng.uniform(0, 120, _TIMED), strict=True)
+    ):
+        started = time.perf_counter_ns()
+        predictor.length(hour=int(hour), speed_mph=float(speed_mph), region=0)
+        times[number] = (time.perf_counter_ns() - started) / 1000
+    return {
+        "mean": float(times.mean()),
+        "98 %": float(np.quantile(times, 0.98)),
+        "within 2 ms": float(np.mean(times <= 2000)),
+    }

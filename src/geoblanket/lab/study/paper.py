@@ -1,38 +1,44 @@
-"""The paper's numbers beside those measured here: a row for each claim, judged by one rule.
+"""The paper's claims, one list for all reports: what it says and where, beside what was measured, judged by one rule.
 
-Each number says where it stands in the paper. Only claims of its final text that can be measured like for like have a
-row: no losses in kilometres, which the paper measures over another domain, and no times of another computer.
+The list is `paper.toml`. What was measured comes by key: from a study, from the training of a predictor, or from the
+results of an evaluation. A claim without a range is shown and not judged, for the reason that it gives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 from scipy import stats
 
-from geoblanket._display import UNKNOWN, Interval, interval_text, share, text
+from geoblanket._display import UNKNOWN, Interval, interval_text, text
 from geoblanket._page import Page
+from geoblanket.lab.evaluate.methods import METHODS
 
 __all__ = [
+    "CITIES",
     "CLAIMS_HEADING",
-    "CLAIM_COLUMNS",
-    "CLOSE",
-    "GAINS",
-    "PAPER",
     "Claim",
-    "PaperCity",
-    "PaperGain",
+    "Measured",
     "Verdict",
     "add_claims",
-    "at_most_two",
+    "claims_table",
+    "judge",
+    "paper_claims",
+    "paper_number",
     "share_interval",
+    "short_blankets",
 ]
 
+CITIES = ("porto", "rome")
+"""The cities of the paper."""
 CLAIMS_HEADING = "The paper's numbers and ours"
-CLAIM_COLUMNS = ("claim", "paper", "ours", "95 % interval", "verdict", "where in the paper")
+_EVERYWHERE = (-float("inf"), float("inf"))
 
 
 class Verdict(StrEnum):
@@ -41,53 +47,178 @@ class Verdict(StrEnum):
     HOLDS = "holds"
     FAILS = "does not hold"
     UNDECIDED = "cannot be decided"
+    NOT_JUDGED = "not judged"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured about a claim."""
+
+    value: float | None
+    interval: Interval | None = None
+    """The 95 % interval of `value`; None where it is not known."""
+    spread: float | None = None
+    """1.96 standard deviations, where the paper tells them."""
+    words: str = ""
+    """What else is told of it."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the paper, and what was measured about it."""
+    """A claim of the paper about one city, and what was measured about it."""
 
+    key: str
     topic: str
     paper: str
     """The paper's number."""
     low: float
     high: float
     """The claim is true of values from `low` to `high`."""
-    measured: float | None
-    interval: Interval | None
-    """The 95 % interval of `measured`; None where it is not known."""
     where: str
     """In the paper."""
     city: str = ""
     form: str = ".1%"
-    """How `measured` is written."""
+    """How the measured value is written."""
+    why: str = ""
+    """Why it is not judged, or cannot be measured."""
+    measured: Measured | None = None
 
     @property
     def verdict(self) -> Verdict:
         """It holds if the whole interval is in the claimed range, fails if no part is, and is undecided otherwise."""
-        if self.interval is None:
+        if (self.low, self.high) == _EVERYWHERE:
+            return Verdict.NOT_JUDGED
+        interval = None if self.measured is None else self.measured.interval
+        if interval is None:
             return Verdict.UNDECIDED
-        if self.interval.high < self.low or self.interval.low > self.high:
+        if interval.high < self.low or interval.low > self.high:
             return Verdict.FAILS
-        inside = self.low <= self.interval.low and self.interval.high <= self.high
+        inside = self.low <= interval.low and interval.high <= self.high
         return Verdict.HOLDS if inside else Verdict.UNDECIDED
 
     @property
-    def cells(self) -> tuple[str, ...]:
-        """What a table shows of it, under `CLAIM_COLUMNS`."""
-        interval = UNKNOWN if self.interval is None else interval_text(self.interval, self.form)
-        return self.topic, self.paper, text(self.measured, self.form), interval, self.verdict, self.where
+    def ours(self) -> str:
+        """What was measured, as a table shows it."""
+        found = self.measured or Measured(None)
+        spread = "" if found.spread is None else f" ±{text(found.spread, self.form)}"
+        return f"{text(found.value, self.form)}{spread}{found.words}"
+
+    @property
+    def interval(self) -> str:
+        """The 95 % interval, as a table shows it."""
+        found = None if self.measured is None else self.measured.interval
+        return UNKNOWN if found is None or found.low == found.high else interval_text(found, self.form)
+
+    @property
+    def judgement(self) -> str:
+        """The verdict, or why there is none."""
+        if self.verdict is Verdict.NOT_JUDGED:
+            return f"{self.verdict}: {self.why}"
+        if self.measured is None or self.measured.value is None:
+            return f"{self.verdict}: not measured in this run"
+        return self.verdict if self.measured.interval is not None else f"{self.verdict}: no interval is known"
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as JSON values."""
-        interval = None if self.interval is None else [self.interval.low, self.interval.high]
-        about = {"city": self.city, "topic": self.topic, "paper": self.paper, "range": [self.low, self.high]}
-        return {**about, "measured": self.measured, "interval": interval, "verdict": self.verdict, "where": self.where}
+        found = self.measured or Measured(None)
+        interval = [None, None] if found.interval is None else [found.interval.low, found.interval.high]
+        about = {"key": self.key, "city": self.city, "topic": self.topic, "paper": self.paper, "where": self.where}
+        known = {"measured": found.value, "interval": interval, "words": found.words}
+        limits = None if self.verdict is Verdict.NOT_JUDGED else [self.low, self.high]
+        return {**about, **known, "range": limits, "verdict": self.judgement}
 
 
-def add_claims(page: Page, claims: Iterable[Claim]) -> None:
+@cache
+def paper_claims() -> tuple[Claim, ...]:
+    """Return every claim of the paper, in its order; of both cities where it says the same of both."""
+    tables = tomllib.loads((files("geoblanket.lab.study") / "paper.toml").read_text("utf-8"))["claims"]
+    return tuple(claim for table in tables for claim in _claims(table))
+
+
+def _claims(table: Mapping[str, Any]) -> Iterator[Claim]:
+    names = table.get("names", [""])
+    for place, name in enumerate(names):
+        shown = METHODS[name].label if name in METHODS else name.replace("_", " ")
+        topic = table["topics"][place] if "topics" in table else table["topic"].format(shown)
+        for city in ("both",) if "both" in table else CITIES:
+            says = table[city][place]
+            low, high = _range(table, place, city, says)
+            about = {"form": table.get("form", ".1%"), "why": table.get("why", "")}
+            where = "" if city == "both" else city
+            yield Claim(table["key"].format(name), topic, says, low, high, table["where"], where, **about)
+
+
+def _range(table: Mapping[str, Any], place: int, city: str, says: str) -> tuple[float, float]:
+    """Return the values of which a claim is true."""
+    if "range" in table:
+        limits = table["range"]
+        chosen = limits[city] if isinstance(limits, Mapping) else limits
+        low, high = chosen[place] if isinstance(chosen[0], list) else chosen
+        return low, high
+    if "close" in table:
+        return _number(says) - table["close"], _number(says) + table["close"]
+    if "at_least" in table:
+        return _number(says) - table["at_least"], 1.0
+    return _EVERYWHERE
+
+
+def _number(says: str) -> float:
+    """Return the number that the paper prints first."""
+    printed = says.split(maxsplit=1)[0].replace(",", "")
+    return float(printed) / 100 if "%" in says else float(printed)
+
+
+def paper_number(city: str | None, key: str) -> float | None:
+    """Return the paper's number by its key; None for other cities."""
+    return next((_number(claim.paper) for claim in paper_claims() if (claim.city, claim.key) == (city, key)), None)
+
+
+def judge(measured: Mapping[str, Measured], city: str | None, *, every: bool = False) -> list[Claim]:
+    """Return the claims about a city with what was measured.
+
+    Parameters
+    ----------
+    measured
+        By key.
+    city
+        One of `CITIES`; None for another city, about which only claims of both count.
+    every
+        Return claims about which nothing was measured, too.
+    """
+    return [
+        Claim(**{**vars(claim), "city": city or "", "measured": measured.get(claim.key)})
+        for claim in paper_claims()
+        if claim.city in ("", city) and (every or claim.key in measured)
+    ]
+
+
+def add_claims(page: Page, claims: Sequence[Claim]) -> None:
     """Add a table of claims to a page."""
-    page.table(CLAIM_COLUMNS, [claim.cells for claim in claims], words=(0, 1, 4, 5))
+    header, *rows = claims_table(claims)
+    page.table(header, rows, words=range(len(header)))
+
+
+def claims_table(claims: Sequence[Claim]) -> list[tuple[str, ...]]:
+    """Return a header and a row for each claim, with the paper's cities side by side."""
+    cities = CITIES if any(claim.city for claim in claims) else ("",)
+    ours = [f"ours ({city.title()})" if city else "ours" for city in cities]
+    rows = [("claim", "where in the paper", "paper", *ours, "95 % interval", "verdict or why not")]
+    for where, topic in dict.fromkeys((claim.where, claim.topic) for claim in claims):
+        of_city = {claim.city: claim for claim in claims if (claim.where, claim.topic) == (where, topic)}
+        numbers = [of_city[city].ours if city in of_city else UNKNOWN for city in cities]
+        paper, interval, verdict = (
+            _both({city: getattr(claim, name) for city, claim in of_city.items()})
+            for name in ("paper", "interval", "judgement")
+        )
+        rows.append((topic, where, paper, *numbers, interval, verdict))
+    return rows
+
+
+def _both(values: Mapping[str, str]) -> str:
+    """Return the texts of cities as one, once if they are the same."""
+    if len(set(values.values())) == 1:
+        return next(iter(values.values()))
+    return "; ".join(f"{city.title()}: {value}" for city, value in values.items())
 
 
 def share_interval(part: int, whole: int) -> Interval | None:
@@ -98,100 +229,8 @@ def share_interval(part: int, whole: int) -> Interval | None:
     return Interval(float(found.low), float(found.high))
 
 
-@dataclass(frozen=True)
-class PaperGain:
-    """By which share LP+C-mDP's loss is said to be below another method's, in both cities and at every ε."""
-
-    over: str
-    """Key of the other method."""
-    low: float
-    high: float
-    words: str
-    """What the paper says."""
-
-
-GAINS = (
-    PaperGain("lp", 0.13, 0.17, "13 to 17 % below"),
-    PaperGain("constopt", 0.25, 0.36, "25 to 36 % below"),
-    PaperGain("expmech", 0.25, 1.00, "25 to 50 % below, and more"),
-    PaperGain("lp_true_mb", -0.02, 0.02, "within 1 to 2 %"),
-    PaperGain("lp_markov1", 0.03 / 1.03, 0.08 / 1.08, "Markov1 3 to 8 % above"),
-)
-"""What section 5.3 claims for ε from 0.25 to 0.5 per km. The introduction says “at least 15.6 % and 4.9 %” for Rome and
-Porto, without naming the ε or the other method."""
-
-
-@dataclass(frozen=True)
-class PaperCity:
-    """The paper's numbers of one city."""
-
-    correlations: Mapping[str, Mapping[str, float]]
-    """By measure and feature: Table 1, section 5.1."""
-    classifier: Mapping[str, float]
-    """By feature, the p-value of its classifier test, CCIT."""
-    share_with: Mapping[int, float]
-    """By number of neighbours, the share of points with at least as many within 100 m; last appendix."""
-    share_within: Mapping[int, float]
-    """By metres, the share of points whose 50 nearest are at most as far away on average; last appendix."""
-    prediction: Mapping[str, float]
-    """The table of prediction performance, section 5.2, by the names of `blanket.models.Scores`."""
-    at_most_two: float
-    """Share of predicted blankets of at most two locations, section 5.2."""
-
-
-def _features(speed: float, longitude: float, latitude: float, time: float) -> dict[str, float]:
-    return {"speed": speed, "longitude": longitude, "latitude": latitude, "time": time}
-
-
-def _prediction(*values: float) -> dict[str, float]:
-    names = (
-        "bce", "accuracy", "precision", "recall", "f1", "negative_precision", "negative_recall", "negative_f1",
-    )  # fmt: skip
-    return dict(zip(names, values, strict=True))
-
-
-PAPER: Mapping[str, PaperCity] = {
-    "rome": PaperCity(
-        correlations={
-            "pearson": _features(-0.4886, -0.0081, -0.0028, 0.0410),
-            "spearman": _features(-0.7122, -0.0734, 0.0124, 0.0620),
-            "kendall": _features(-0.5430, -0.0539, 0.0102, 0.0420),
-        },
-        classifier=_features(1.14e-30, 0.0974, 0.3977, 0.2871),
-        share_with={100: 0.978, 500: 0.916, 1000: 0.858},
-        share_within={50: 0.986, 100: 0.995},
-        prediction=_prediction(0.1211, 0.9512, 0.9580, 0.9868, 0.9722, 0.8972, 0.7273, 0.8033),
-        at_most_two=0.998,
-    ),
-    "porto": PaperCity(
-        correlations={
-            "pearson": _features(-0.1848, -0.0913, 0.0905, -0.0189),
-            "spearman": _features(-0.1283, -0.2405, 0.1144, -0.0296),
-            "kendall": _features(-0.1075, -0.1804, 0.0912, -0.0202),
-        },
-        classifier=_features(9.55e-10, 3.72e-14, 0.2447, 0.0152),
-        share_with={100: 0.957, 500: 0.891, 1000: 0.840},
-        share_within={50: 0.968, 100: 0.981},
-        prediction=_prediction(0.1321, 0.9413, 0.9710, 0.9630, 0.9670, 0.7123, 0.7610, 0.7358),
-        at_most_two=1.0,
-    ),
-}
-"""By name: rome, porto."""
-
-CLOSE = 0.05
-"""A share may differ from the paper's by this much."""
-
-
-def at_most_two(paper: PaperCity, lengths: Mapping[int, int], *, city: str = "") -> Claim:
-    """Return the claim about short blankets, from the number of blankets of each length."""
+def short_blankets(lengths: Mapping[int, int]) -> Measured:
+    """Return the share of blankets of at most two locations, from the number of blankets of each length."""
     small, total = sum(count for length, count in lengths.items() if length <= 2), sum(lengths.values())
-    return Claim(
-        "blankets of at most 2 locations",
-        share(paper.at_most_two),
-        paper.at_most_two - CLOSE,
-        1.0,
-        small / total,
-        share_interval(small, total),
-        "section 5.2, figure of blanket sizes",
-        city,
-    )
+    each = ", ".join(f"{length}: {count / total:.0%}" for length, count in sorted(lengths.items()))
+    return Measured(small / total, share_interval(small, total), words=f" ({each})")

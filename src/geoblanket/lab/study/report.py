@@ -21,16 +21,17 @@ from geoblanket.lab.study.figures import (
     rejection_figure,
     sizes_figure,
 )
-from geoblanket.lab.study.group_statistics import MEASURES, OUTCOMES, rank_interval
+from geoblanket.lab.study.group_statistics import FEATURES, OUTCOMES, rank_interval
 from geoblanket.lab.study.paper import (
+    CITIES,
     CLAIMS_HEADING,
-    CLOSE,
-    PAPER,
     Claim,
-    PaperCity,
+    Measured,
     add_claims,
-    at_most_two,
+    judge,
+    paper_number,
     share_interval,
+    short_blankets,
 )
 from geoblanket.lab.study.running import COMBINED, Study
 from geoblanket.roads.graph import RoadGraph
@@ -38,69 +39,57 @@ from geoblanket.roads.places import choose_places
 
 __all__ = ["check_claims", "summarise", "write_report"]
 
-_WEAK = 0.1
-"""The paper calls weaker correlations than this weak."""
 _HIGH_P = 0.9
 
 
-def check_claims(study: Study, paper: PaperCity | None) -> list[Claim]:
+def check_claims(study: Study, paper: str | None) -> list[Claim]:
     """Return the paper's claims that the study's numbers can judge; some are about a city of the paper only."""
-    claims = [*_rejection_claims(study)]
-    if paper is not None:
-        sizes = study.sizes.filter(pl.col("by") == study.main)
-        if not sizes.is_empty():
-            claims.append(at_most_two(paper, dict(sizes.select("order", "groups").iter_rows())))
-        claims += [*_correlation_claims(study, paper), *_density_claims(study, paper)]
-    return claims
+    measured = {**_rejections(study), **_correlations(study), **_densities(study)}
+    sizes = study.sizes.filter(pl.col("by") == study.main)
+    if not sizes.is_empty():
+        measured["sizes:found"] = short_blankets(dict(sizes.select("order", "groups").iter_rows()))
+    return judge(measured, paper)
 
 
-def _rejection_claims(study: Study) -> Iterator[Claim]:
+def _rejections(study: Study) -> dict[str, Measured]:
+    measured = {}
     rows = study.rejections.filter(pl.col("by") == study.main).sort("m").to_dicts()
-    alpha, where = study.about["alpha"], "section 5.1"
     if rows:
         first, last = rows[0], rows[-1]
-        rejected = Interval(first["low"], first["high"])
-        yield Claim("rejected at |B| = 1", f"more than {alpha:.0%}", alpha, 1.0, first["share"], rejected, where)
+        measured["rejected:first"] = Measured(first["share"], Interval(first["low"], first["high"]))
     if len(rows) > 1:
         fewer = Interval(first["low"] - last["high"], first["high"] - last["low"])
-        topic = f"rejected less at |B| = {last['m']} than at |B| = 1, by"
-        yield Claim(topic, "more than 0", 1e-9, 1.0, first["share"] - last["share"], fewer, where)
+        measured["rejected:less"] = Measured(first["share"] - last["share"], fewer)
     by_hour = study.found.findings.filter((pl.col("by") == "hour") & (pl.col("status") == "tested") & (pl.col("m") > 2))
     if not by_hour.is_empty():
         high = int((by_hour["p_value"] > _HIGH_P).sum())
-        interval = share_interval(high, by_hour.height)
-        topic = f"p-values by hour above {_HIGH_P}, |B| = 3 and more"
-        yield Claim(topic, "all", _HIGH_P, 1.0, high / by_hour.height, interval, where)
+        measured["rejected:by hour"] = Measured(high / by_hour.height, share_interval(high, by_hour.height))
+    return measured
 
 
-def _correlation_claims(study: Study, paper: PaperCity) -> Iterator[Claim]:
-    """Compare the mean p of groups, given their size: a strong correlation by its sign, a weak one by being weak."""
-    spearman = study.correlations.filter((pl.col("measure") == "spearman") & (pl.col("outcome") == "p_value"))
-    of_mean = _best_grouping(study, spearman.filter(pl.col("m").is_null())).select("feature", "given_n", "groups")
-    known = {feature: (value, groups) for feature, value, groups in of_mean.iter_rows()}
-    for feature, says in paper.correlations["spearman"].items():
-        low, high = (-2 * _WEAK, 2 * _WEAK) if abs(says) < _WEAK else (1e-9, 1.0) if says > 0 else (-1.0, -1e-9)
-        value, groups = known.get(feature, (None, 0))
-        interval = None if value is None else Interval(*map(float, rank_interval(value, groups)))
-        where = "section 5.1, table 1"
-        yield Claim(f"correlation with {feature}", signed(says), low, high, value, interval, where, form="+.3f")
+def _correlations(study: Study) -> dict[str, Measured]:
+    """Return the correlations of the mean p of groups, given their size, and the p-values of classifier tests."""
+    of_mean = study.correlations.filter((pl.col("outcome") == "p_value") & pl.col("m").is_null())
+    columns = ("measure", "feature", "given_n", "groups")
+    measured = {}
+    for measure, feature, value, groups in _best_grouping(study, of_mean).select(columns).iter_rows():
+        known = value is not None and measure != "kendall"
+        interval = Interval(*map(float, rank_interval(value, groups))) if known else None
+        measured[f"correlation:{measure}:{feature}"] = Measured(value, interval)
+    of_all = study.dependence.filter(pl.col("m").is_null() & pl.col("p_given_n").is_not_null())
+    for feature, p_value in of_all.select("feature", "p_given_n").iter_rows():
+        measured[f"classifier:{feature}"] = Measured(p_value, Interval(p_value, p_value))
+    return measured
 
 
-def _density_claims(study: Study, paper: PaperCity) -> Iterator[Claim]:
+def _densities(study: Study) -> dict[str, Measured]:
     points = next(iter(study.densities.values()))
     shares = {
-        **{
-            f"points with {k} others within 100 m": (says, points.share_with(k)) for k, says in paper.share_with.items()
-        },
-        **{
-            f"points whose 50 nearest are within {metres} m on average": (says, points.share_within(metres))
-            for metres, says in paper.share_within.items()
-        },
+        **{f"density:with:{k}": points.share_with(k) for k in (100, 500, 1000)},
+        **{f"density:within:{metres}": points.share_within(metres) for metres in (50, 100)},
     }
-    for topic, (says, ours) in shares.items():
-        # Points get denser with more recorded trips, and the paper has more trips.
-        interval, where = Interval(ours, 1.0), "last appendix, neighbourhood density"
-        yield Claim(topic, share(says), says - CLOSE, 1.0, ours, interval, where)
+    # Points get denser with more recorded trips, and the paper has more trips.
+    return {key: Measured(ours, Interval(ours, 1.0)) for key, ours in shares.items()}
 
 
 def summarise(study: Study) -> list[str]:
@@ -172,13 +161,12 @@ def _best_grouping(study: Study, table: pl.DataFrame) -> pl.DataFrame:
     return table.join(best, on=["feature", "by"], how="semi").filter(pl.col("coefficient").is_not_null())
 
 
-def _add_correlations(page: Page, study: Study, paper: PaperCity | None) -> None:
+def _add_correlations(page: Page, study: Study, paper: str | None) -> None:
     """Add the tables of correlations: with all samples, and with equally many in each group."""
 
     def of_paper(row: dict[str, Any]) -> str:
-        if paper is None or row["m"] is not None or row["outcome"] != "p_value" or row["measure"] not in MEASURES:
-            return ""
-        return signed(paper.correlations[row["measure"]][row["feature"]])
+        says = paper_number(paper, f"correlation:{row['measure']}:{row['feature']}")
+        return "" if says is None or row["m"] is not None or row["outcome"] != "p_value" else signed(says)
 
     for caption, table in (
         (f"All samples of a group, up to {study.about['largest_sample']:,}.", study.correlations),
@@ -192,11 +180,12 @@ def _add_correlations(page: Page, study: Study, paper: PaperCity | None) -> None
     )
 
 
-def _add_classifiers(page: Page, study: Study, paper: PaperCity | None) -> None:
+def _add_classifiers(page: Page, study: Study, paper: str | None) -> None:
     """Add the table of classifier tests, and the paper's CCIT."""
 
     def of_paper(row: dict[str, Any]) -> str:
-        return f"{paper.classifier[row['feature']]:.3g}" if paper is not None and row["m"] is None else ""
+        says = paper_number(paper, f"classifier:{row['feature']}")
+        return "" if says is None or row["m"] is not None else f"{says:.3g}"
 
     _add_table(
         page,
@@ -236,16 +225,15 @@ def write_report(
     summary
         What `study.json` holds: the summary and the claims, as JSON values.
     """
-    if paper is not None and paper not in PAPER:
-        raise ParameterError(f"The paper's cities are {', '.join(PAPER)}. Got '{paper}' instead.")
-    city = None if paper is None else PAPER[paper]
+    if paper not in (None, *CITIES):
+        raise ParameterError(f"The paper's cities are {', '.join(CITIES)}. Got '{paper}' instead.")
     folder = ReportFolder(out)
     for name, table in study.tables().items():
         with atomic_output(folder.path / f"{name}.csv") as temporary:
             table.write_csv(temporary)
-    folder.draw(_figures(study, RoadGraph.load(roads), regions, city), progress)
-    claims = check_claims(study, city)
-    folder.write_page(_page(study, folder, claims, city, title))
+    folder.draw(_figures(study, RoadGraph.load(roads), regions, paper), progress)
+    claims = check_claims(study, paper)
+    folder.write_page(_page(study, folder, claims, paper, title))
     summary = {
         "title": title,
         "summary": summarise(study),
@@ -257,7 +245,7 @@ def write_report(
 
 
 def _figures(
-    study: Study, graph: RoadGraph, regions: Regions | None, paper: PaperCity | None
+    study: Study, graph: RoadGraph, regions: Regions | None, paper: str | None
 ) -> Iterator[tuple[str, Figure]]:
     about, findings = study.about, study.found.findings
     alpha = about["alpha"]
@@ -283,7 +271,9 @@ def _figures(
     yield "blanket-sizes", sizes_figure(study.sizes)
     shown = _best_grouping(study, study.correlations)
     if not shown.is_empty():
-        yield "correlations", correlation_figure(shown, paper={} if paper is None else paper.correlations["spearman"])
+        says = {feature: paper_number(paper, f"correlation:spearman:{feature}") for feature in FEATURES}
+        known = {feature: number for feature, number in says.items() if number is not None}
+        yield "correlations", correlation_figure(shown, paper=known)
 
 
 _CAPTIONS = {
@@ -300,7 +290,7 @@ _CAPTIONS = {
 }
 
 
-def _page(study: Study, folder: ReportFolder, claims: Sequence[Claim], paper: PaperCity | None, title: str) -> Page:
+def _page(study: Study, folder: ReportFolder, claims: Sequence[Claim], paper: str | None, title: str) -> Page:
     about = study.about
     page = Page(
         title,
