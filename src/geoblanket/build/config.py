@@ -169,10 +169,6 @@ class BuildConfig(Parameters):
         """The largest ε of a zone, per kilometre."""
         return max([self.epsilon, *self.zone_epsilon.values()])
 
-    def for_zone(self, name: str) -> BuildConfig:
-        """Return the parameters of one zone, with its ε."""
-        return self.model_copy(update={"epsilon": self.zone_epsilon.get(name, self.epsilon)})
-
     @property
     def largest(self) -> int:
         """Γ: how many earlier places histories have."""

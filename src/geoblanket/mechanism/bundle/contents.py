@@ -428,8 +428,7 @@ class ZoneBundle(_AnyBundle):
     @cached_property
     def zone_facts(self) -> list[ZoneFacts]:
         """Size of each zone and what it discloses by itself, computed from the places; empty without coordinates."""
-        packed = self.place_distances_mm
-        table = None if packed is None else unpack(packed, len(self.places_e7))
+        table = None if self.place_distances_mm is None else unpack(self.place_distances_mm, len(self.places_e7))
         return zone_facts(self.mechanisms, self.places_e7, table) if self.located else []
 
     @cached_property
@@ -446,8 +445,8 @@ class ZoneBundle(_AnyBundle):
         width = between(round(min(zone.extent_m for zone in facts)), round(max(zone.extent_m for zone in facts)))
         error = np.average([zone.error_m for zone in facts], weights=[zone.places for zone in facts])
         detour = (
-            f"Two places of a zone are up to {max(zone.detour for zone in facts):.3g} times as far apart in {self.unit} "
-            "as on the map, and so much easier to tell apart. These distances are the builder's statement."
+            f"Two places of a zone are up to {max(zone.detour for zone in facts):.3g} times as far apart in "
+            f"{self.unit} as on the map, and so much easier to tell apart. These distances are the builder's statement."
         )
         zones = (
             f"A zone has {places} places and is {width} m wide; knowing it alone, one is {error:,.0f} m off on average "

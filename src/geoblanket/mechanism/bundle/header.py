@@ -267,9 +267,8 @@ class ZoneHeader:
                 raise ValueError(f"the size of its part '{name}' does not follow from its header")
         places = len(arrays["places_e7"])
         located = places > 0
-        if PLACE_DISTANCES in arrays and not (
-            0 < places <= MOST_PLACES and len(arrays[PLACE_DISTANCES]) == places * (places - 1) // 2
-        ):
+        pairs = len(arrays.get(PLACE_DISTANCES, ()))
+        if self.metric != GREAT_CIRCLE and (places > MOST_PLACES or pairs != places * (places - 1) // 2):
             raise ValueError("the distances of its places are too many, or not one for each pair")
         if any((mechanism.histories > 0) != located for mechanism in self.mechanisms):
             raise ValueError("histories need coordinates, and coordinates histories")
