@@ -89,12 +89,9 @@ class ZoneReporter:
         self.interval_ms = clock.interval_ms
         self._places_e7, self._costs = bundle.places_e7, bundle.costs
         self._rule = ReleaseRule(bundle)
-        costs = {
-            id(table): cost for table, cost in zip(bundle, Costs.of_each(bundle.mechanisms, clock.start), strict=True)
-        }
-        self._cost_of = {
-            regime: self._rule.of_places(lambda table: costs[id(table)].other, regime) for regime, _ in clock.regimes
-        } | {clock.start: self._rule.of_places(lambda table: costs[id(table)].start, clock.start)}
+        each = Costs.of_each(bundle.mechanisms, clock.start)
+        costs = {(table.zone, table.regime): cost for table, cost in zip(bundle, each, strict=True)}
+        self._cost_of = {name: self._rule.of_places(costs, name)[:, int(name != clock.start)] for name in clock.names}
         self._nearest = NearestPlace(bundle.places_e7)
         self._regimes = Regimes(clock)
         # The last place is kept even where no mechanism looks at it: it says that the report is not the first.
