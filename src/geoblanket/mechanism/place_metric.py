@@ -27,28 +27,19 @@ from geoblanket._geodesy import local_metres
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.metric import Metric, whole_millionths
 
-__all__ = [
-    "GREAT_CIRCLE",
-    "METRIC_NAME",
-    "MOST_PLACES",
-    "ROAD",
-    "PlaceMetric",
-    "check_count",
-    "checked_name",
-    "unit_of",
-]
+__all__ = ["GREAT_CIRCLE", "MOST_PLACES", "NAMES", "ROAD", "PlaceMetric", "check_count", "checked_name", "unit_of"]
 
 GREAT_CIRCLE: Final = "great circle"
 ROAD: Final = "road"
 MOST_PLACES: Final = 4000
 """Places with a table of distances: it takes 128 MB of memory."""
-METRIC_NAME: Final = re.compile(r"great circle|road|norm:([1-9]\d?(\.\d{1,3})?|inf)")
+NAMES: Final = re.compile(r"great circle|road|norm:([1-9]\d?(\.\d{1,3})?|inf)")
 _FLOAT_ERROR_MM: Final = 1e-3
 
 
 def checked_name(name: str) -> str:
     """Return the name of a metric; raise ParameterError if there is none of this name."""
-    if not METRIC_NAME.fullmatch(name):
+    if not NAMES.fullmatch(name):
         raise ParameterError(f"The metric must be '{GREAT_CIRCLE}', '{ROAD}' or 'norm:P' with P from 1 to 99, or inf.")
     return name
 

@@ -21,7 +21,7 @@ from geoblanket.mechanism.bundle.zones import zone_in_words
 from geoblanket.mechanism.exponential_bounds import MAX_EPSILON_MICRO
 from geoblanket.mechanism.lattice.plane import Plane
 from geoblanket.mechanism.lattice.spec import LatticeSpec, octant_count
-from geoblanket.mechanism.place_metric import GREAT_CIRCLE, METRIC_NAME, MOST_PLACES
+from geoblanket.mechanism.place_metric import GREAT_CIRCLE, MOST_PLACES, NAMES
 from geoblanket.mechanism.problem import INFINITE_ETA_MM, NEVER_MM
 from geoblanket.mechanism.promise import DISCLOSED, DISCLOSED_BY_HOLD, DISCLOSED_BY_LATTICE
 
@@ -392,7 +392,7 @@ def _training(values: Any) -> Training:
 
 def _metric(name: Any) -> str:
     """Return the metric of a file; raise ValueError if it is unknown, or need not be said."""
-    if type(name) is not str or name == GREAT_CIRCLE or not METRIC_NAME.fullmatch(name):
+    if type(name) is not str or name == GREAT_CIRCLE or not NAMES.fullmatch(name):
         raise ValueError("'metric' must be 'road', 'norm:P' or left out (newer software may know more)")
     return name
 
