@@ -282,8 +282,7 @@ def first_too_far(
 
 def _in_nanometres(distance_mm: Ints) -> Ints:
     """Return distances in nanometres; what is too large for that counts as infinitely far."""
-    most = _NEVER_NM // _NM_PER_MM
-    return np.where(distance_mm >= most, _NEVER_NM, np.minimum(distance_mm, most) * _NM_PER_MM)
+    return np.where(distance_mm < 10**12, np.minimum(distance_mm, 10**12) * _NM_PER_MM, _NEVER_NM)
 
 
 def _weighted(nm: Ints, weight_micro: int) -> Ints:

@@ -34,7 +34,6 @@ ROAD: Final = "road"
 MOST_PLACES: Final = 4000
 """Places with a table of distances: it takes 128 MB of memory."""
 NAMES: Final = re.compile(r"great circle|road|norm:([1-9]\d?(\.\d{1,3})?|inf)")
-_FLOAT_ERROR_MM: Final = 1e-3
 
 
 def checked_name(name: str) -> str:
@@ -78,7 +77,8 @@ class PlaceMetric(Metric):
             )
         mm = np.maximum(length_m, length_m.T) * 1000
         np.fill_diagonal(mm, 0)
-        return cls(ROAD, coordinates_e7, whole_millionths(mm - _FLOAT_ERROR_MM))
+        # A micrometre less: more than the sums of lengths, in floats, can be off by.
+        return cls(ROAD, coordinates_e7, whole_millionths(mm - 1e-3))
 
     @classmethod
     def by_norm(cls, coordinates_e7: Indices, name: str) -> PlaceMetric:
