@@ -54,7 +54,9 @@ def test_a_bundle_from_a_file_and_flags(world: tuple[Path, Path], tmp_path: Path
     code, result, talk, _ = run(*given, "--epsilon", 4, *flags, "--out", out, "--json")
     assert code == 0, talk
     facts = json.loads(result)
-    assert facts["config"]["privacy"] == {"epsilon": 4.0, "eta_km": 5.0, "history_weights": [0.5]}
+    assert facts["config"]["privacy"] == {
+        "epsilon": 4.0, "zone_epsilon": {}, "metric": "great circle", "eta_km": 5.0, "history_weights": [0.5],
+    }  # fmt: skip
     assert {zone["regime"] for zone in facts["zones"]} == {"day", "night", "start"}
     assert facts.pop("blanket") == "fixed past of 1 place, as no predictor was given"
     assert facts == json.loads((tmp_path / "city.bundle.build.json").read_text())

@@ -373,9 +373,9 @@ def test_a_bundle_is_verified_again_unless_these_very_bytes_were(
     verified: list[str] = []
     original = bundle_file._verified
 
-    def counting(path: Path, header: Any, *arguments: Any) -> Any:
+    def counting(path: Path, header: Any, *arguments: Any, **options: Any) -> Any:
         verified.append(header.zone)
-        return original(path, header, *arguments)
+        return original(path, header, *arguments, **options)
 
     monkeypatch.setattr(bundle_file, "_verified", counting)
     ledger, bundle = tmp_path / "a.ledger", tmp_path / "a.bundle"

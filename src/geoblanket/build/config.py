@@ -165,15 +165,6 @@ class BuildConfig(Parameters):
     )
 
     @property
-    def largest_epsilon(self) -> float:
-        """The largest ε of a zone, per kilometre."""
-        return max([self.epsilon, *self.zone_epsilon.values()])
-
-    def for_zone(self, name: str) -> BuildConfig:
-        """Return the parameters of one zone, with its ε."""
-        return self.model_copy(update={"epsilon": self.zone_epsilon.get(name, self.epsilon)})
-
-    @property
     def largest(self) -> int:
         """Γ: how many earlier places histories have."""
         if self.context.kind == "blanket" and self.predictor is None and self.findings is None:

@@ -114,6 +114,7 @@ class Inputs:
     def tasks(self) -> Iterator[ZoneTask]:
         """Yield a task for each zone and regime, that of reports without history last."""
         total = max(1, int(self.counts.count.sum()))
+        epsilon, everywhere = self.config.zone_epsilon, self.config.epsilon
         for regime, (name, hours) in enumerate([*self.clock.regimes, (self.clock.start, tuple(range(24)))]):
             chosen, chosen_held_out = (
                 part.depth == 0 if name == self.clock.start else (part.regime == regime) & (part.depth > 0)
@@ -137,7 +138,7 @@ class Inputs:
                     steps=self.steps.where(chosen_held_out & here_held_out),
                     lengths=self.lengths(hours),
                     loss=self.loss,
-                    config=self.config.for_zone(zone_name(number)),
+                    config=self.config.model_copy(update={"epsilon": epsilon.get(zone_name(number), everywhere)}),
                     reach_m=reach_radius_m(
                         interval_s=self.clock.interval_s,
                         snapping_radius_m=self.snapping_radius_m,

@@ -560,11 +560,7 @@ def make_problem(rows: ZoneRows, loss: PlaceLoss, *, epsilon: float, eta_km: flo
     used = np.unique(rows.next_place.indices).astype(np.int32)
     # What an output costs in a row: the mean over where the vehicle is when the service uses the report.
     row_loss = np.asarray(rows.next_place[:, used] @ loss(used, rows.zone).values)
+    mm, unit = rows.distance_mm, rows.unit
     return Problem.in_millimetres(
-        loss=row_loss,
-        prior=rows.prior,
-        distance_mm=rows.distance_mm,
-        epsilon=epsilon,
-        eta_km=eta_km,
-        unit=rows.unit,
+        loss=row_loss, prior=rows.prior, distance_mm=mm, epsilon=epsilon, eta_km=eta_km, unit=unit
     )

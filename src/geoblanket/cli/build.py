@@ -87,7 +87,8 @@ def build(
     options.check_outputs(out, record_path(out), overwrite=replace)
     options.check_folder(report, "report.html", overwrite=replace)
     next_version(out, parameters.version)  # a wrong one is refused before the work begins
-    say(odds_in_words(parameters.largest_epsilon, between="history", unit=unit_of(parameters.metric)))
+    largest = max([parameters.epsilon, *parameters.zone_epsilon.values()])
+    say(odds_in_words(largest, between="history", unit=unit_of(parameters.metric)))
     say(
         "Every report also discloses the zone that the vehicle is in. `geoblanket lattice` covers a whole city and "
         "discloses no zone."

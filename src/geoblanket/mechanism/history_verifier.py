@@ -39,6 +39,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Final
 
@@ -88,7 +89,6 @@ class PlacesOfCity:
         self.count = len(places_e7)
         self._vectors = unit_vectors(self.lat_e7 * 1e-7, self.lon_e7 * 1e-7)
         self._cosine = cosine(self.lat_e7)
-        self._near: _Near | None = None
 
     def distance_nm(self, some: npt.NDArray[np.integer], others: npt.NDArray[np.integer]) -> Ints:
         """Return distances in whole nanometres, never too large, shape (some, others): on the map by the chord."""
@@ -102,13 +102,9 @@ class PlacesOfCity:
         nm = (np.arcsin(half_chord) * (2e9 * EARTH_RADIUS_M)).astype(np.int64)
         return np.maximum(nm - _FLOAT_ERROR_NM, 0)
 
+    @cached_property
     def near(self) -> _Near:
-        """Return the places near to each one, in order of their distance."""
-        if self._near is None:
-            self._near = self._find_near()
-        return self._near
-
-    def _find_near(self) -> _Near:
+        """The places near to each one, in order of their distance."""
         everywhere = np.arange(self.count)
         # Unless these are all places, the last only says how far away all others are at least.
         length = min(self.count, NEAR_PAIRS // self.count + 1)
@@ -286,8 +282,7 @@ def first_too_far(
 
 def _in_nanometres(distance_mm: Ints) -> Ints:
     """Return distances in nanometres; what is too large for that counts as infinitely far."""
-    most = _NEVER_NM // _NM_PER_MM
-    return np.where(distance_mm >= most, _NEVER_NM, np.minimum(distance_mm, most) * _NM_PER_MM)
+    return np.where(distance_mm < 10**12, np.minimum(distance_mm, 10**12) * _NM_PER_MM, _NEVER_NM)
 
 
 def _weighted(nm: Ints, weight_micro: int) -> Ints:
@@ -353,7 +348,7 @@ class _CellDistances:
         result = np.zeros((end - first, self._count - first), np.int64)
         some = np.flatnonzero(self._divided[first:end])
         if len(some):
-            to_places, nm = self._to_places(some + first), self._city.near().nm
+            to_places, nm = self._to_places(some + first), self._city.near.nm
             for cell in np.flatnonzero(self._divided[first:]).tolist():
                 members = self._members(first + cell)
                 # A cell without places, hidden by another one at the same coordinates, has no history.
@@ -362,7 +357,7 @@ class _CellDistances:
 
     def _to_places(self, cells: Ints) -> Indices:
         """Return how far each place is from the nearest of some cells, by its number in `near.nm`, shape (P, cells)."""
-        near, places = self._city.near(), np.arange(self._city.count)
+        near, places = self._city.near, np.arange(self._city.count)
         member = np.zeros((len(places) + 1, len(cells)), np.bool_)
         for column, cell in enumerate(cells.tolist()):
             member[self._members(cell), column] = True

@@ -27,21 +27,20 @@ from geoblanket._geodesy import local_metres
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.metric import Metric, whole_millionths
 
-__all__ = ["GREAT_CIRCLE", "MOST_PLACES", "ROAD", "PlaceMetric", "check_count", "checked_name", "unit_of"]
+__all__ = ["GREAT_CIRCLE", "MOST_PLACES", "NAMES", "ROAD", "PlaceMetric", "check_count", "checked_name", "unit_of"]
 
 GREAT_CIRCLE: Final = "great circle"
 ROAD: Final = "road"
 MOST_PLACES: Final = 4000
 """Places with a table of distances: it takes 128 MB of memory."""
-_NORM: Final = re.compile(r"norm:([1-9]\d?(?:\.\d{1,3})?|inf)")
-_FLOAT_ERROR_MM: Final = 1e-3
+NAMES: Final = re.compile(r"great circle|road|norm:([1-9]\d?(\.\d{1,3})?|inf)")
 
 
 def checked_name(name: str) -> str:
     """Return the name of a metric; raise ParameterError if there is none of this name."""
-    if name in {GREAT_CIRCLE, ROAD} or _NORM.fullmatch(name):
-        return name
-    raise ParameterError(f"The metric must be '{GREAT_CIRCLE}', '{ROAD}' or 'norm:P' with P from 1 to 99, or inf.")
+    if not NAMES.fullmatch(name):
+        raise ParameterError(f"The metric must be '{GREAT_CIRCLE}', '{ROAD}' or 'norm:P' with P from 1 to 99, or inf.")
+    return name
 
 
 def unit_of(name: str) -> str:
@@ -49,7 +48,7 @@ def unit_of(name: str) -> str:
     return {GREAT_CIRCLE: "km", ROAD: "km of road"}.get(name) or f"km in ℓ_{name.removeprefix('norm:')}"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class PlaceMetric(Metric):
     """Places with a table of their distances."""
 
@@ -61,7 +60,6 @@ class PlaceMetric(Metric):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "unit", unit_of(checked_name(self.name)))
-        check_count(len(self.coordinates_e7))
 
     @classmethod
     def by_road(cls, coordinates_e7: Indices, length_m: Floats) -> PlaceMetric:
@@ -79,12 +77,12 @@ class PlaceMetric(Metric):
             )
         mm = np.maximum(length_m, length_m.T) * 1000
         np.fill_diagonal(mm, 0)
-        return cls(ROAD, coordinates_e7, whole_millionths(mm - _FLOAT_ERROR_MM))
+        # A micrometre less: more than the sums of lengths, in floats, can be off by.
+        return cls(ROAD, coordinates_e7, whole_millionths(mm - 1e-3))
 
     @classmethod
     def by_norm(cls, coordinates_e7: Indices, name: str) -> PlaceMetric:
         """Return an ℓ_p distance, `norm:P`, in the plane that touches the Earth amid the places."""
-        check_count(len(coordinates_e7))
         lat, lon = coordinates_e7.T * 1e-7
         plane = local_metres(lat, lon, origin_lat=float(lat.mean()), origin_lon=float(lon.mean()))
         metric = Metric.norm(np.column_stack(plane) / 1000, p=float(name.removeprefix("norm:")), unit=unit_of(name))
@@ -97,9 +95,6 @@ class PlaceMetric(Metric):
         """Return the distances from some places to others, whole millimetres, shape (some, others)."""
         found: Ints = self.mm[np.ix_(some, others)]
         return found
-
-    def __repr__(self) -> str:
-        return super().__repr__()
 
 
 def check_count(places: int) -> None:

@@ -23,7 +23,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final, Unpack
 
@@ -251,9 +250,8 @@ class Device(Opened):
             return self._report_of(answer, account.left_micro(account.last_slot_ms or 0, now_ns), stored=True)
         last = account.last
         past = reporter.no_past if last is None or self._is_gap(slot) else self._past
-        cost, needed, is_held = reporter.charge(point, past, slot_ms)
-        wait = partial(self._wait_ms, slot, now_ns, account)
-        left = account.checked_left_micro(slot_ms, now_ns, needed, wait_ms=wait) + needed - cost
+        cost, most, is_held = reporter.charge(point, past, slot_ms)
+        left = account.checked_left_micro(slot_ms, now_ns, most, wait_ms=lambda: self._wait_ms(slot, now_ns, account))
         # A report that is held takes the steps of a fresh one: it is drawn and thrown away, and all is written.
         drawn, drawn_slot_ms = reporter.draw(point, past, slot_ms), slot_ms
         if is_held and last is not None:
@@ -263,7 +261,7 @@ class Device(Opened):
         drawn_at = reporter.drawn_at(past, drawn_slot_ms)
         self._ledger.write([(_VEHICLE, answer)], {} if drawn_at is None else {_VEHICLE: drawn_at})
         self._past, self._past_slot = past, slot
-        return self._report_of(answer, left, stored=False)
+        return self._report_of(answer, left + most - cost, stored=False)
 
     def _is_gap(self, slot: int) -> bool:
         """Return whether a report has no history, because there was no report in the slot before."""

@@ -44,7 +44,6 @@ from geoblanket.release.rule import NearestPlace, PlaceRaster, Regimes, ReleaseR
 
 __all__ = [
     "NEVER",
-    "Charge",
     "Drawn",
     "Kind",
     "LatticeReporter",
@@ -78,16 +77,6 @@ class Drawn(NamedTuple):
     lon_e7: int
 
 
-class Charge(NamedTuple):
-    """What a report costs, in millionths per kilometre."""
-
-    cost_micro: int
-    needed_micro: int
-    """What must be left in the budget: in any zone the same, so that a refusal does not tell the zone."""
-    held: bool
-    """Whether the last report is repeated."""
-
-
 class ZoneReporter:
     """Reports by the mechanisms of zones. The past is the places of the reports before, the latest first, −1: none."""
 
@@ -100,12 +89,9 @@ class ZoneReporter:
         self.interval_ms = clock.interval_ms
         self._places_e7, self._costs = bundle.places_e7, bundle.costs
         self._rule = ReleaseRule(bundle)
-        costs = {
-            id(table): cost for table, cost in zip(bundle, Costs.of_each(bundle.mechanisms, clock.start), strict=True)
-        }
-        self._cost_of = {
-            regime: self._rule.of_places(lambda table: costs[id(table)].other, regime) for regime, _ in clock.regimes
-        } | {clock.start: self._rule.of_places(lambda table: costs[id(table)].start, clock.start)}
+        each = Costs.of_each(bundle.mechanisms, clock.start)
+        costs = {(table.zone, table.regime): cost for table, cost in zip(bundle, each, strict=True)}
+        self._cost_of = {name: self._rule.of_places(costs, name)[:, int(name != clock.start)] for name in clock.names}
         self._nearest = NearestPlace(bundle.places_e7)
         self._regimes = Regimes(clock)
         # The last place is kept even where no mechanism looks at it: it says that the report is not the first.
@@ -119,11 +105,14 @@ class ZoneReporter:
         """Return the place nearest to a location."""
         return (self._nearest.of(lat_e7, lon_e7),)
 
-    def charge(self, point: Numbers, past: Numbers, time_ms: int) -> Charge:
-        """Return what a report costs: it depends on the zone, the regime, and whether there is a history."""
+    def charge(self, point: Numbers, past: Numbers, time_ms: int) -> tuple[int, int, bool]:
+        """Return what a report costs, what must be left for it, and False: hold is for lattices.
+
+        The cost is that of the zone. What must be left is the same in every zone: a refusal does not tell the zone.
+        """
         if past[0] >= 0:
-            return Charge(int(self._cost_of[self._regimes.at(time_ms)][point[0]]), self._costs.other, held=False)
-        return Charge(int(self._cost_of[self._regimes.start][point[0]]), self._costs.start, held=False)
+            return int(self._cost_of[self._regimes.at(time_ms)][point[0]]), self._costs.other, False
+        return int(self._cost_of[self._regimes.start][point[0]]), self._costs.start, False
 
     def draw(self, point: Numbers, past: Numbers, time_ms: int) -> Drawn:
         """Draw a place by the history and the regime of a time."""
@@ -218,13 +207,13 @@ class LatticeReporter:
         """Return x and y of a location in the frame."""
         return self._plane.unit_of_e7(lat_e7, lon_e7)
 
-    def charge(self, point: Numbers, past: Numbers, time_ms: int) -> Charge:
-        """Return what a report costs, and whether it is held: then it costs nothing."""
+    def charge(self, point: Numbers, past: Numbers, time_ms: int) -> tuple[int, int, bool]:
+        """Return what a report costs, what must be left for it, and whether it is held: then it costs nothing."""
         del time_ms
         (x, y), (drawn_x, drawn_y) = point, past
         held = self.lattice.holds(x, y, drawn_x, drawn_y)
         cost = 0 if held else self._cost_micro
-        return Charge(cost, cost, held)
+        return cost, cost, held
 
     def draw(self, point: Numbers, past: Numbers, time_ms: int) -> Drawn:
         """Draw a cell."""

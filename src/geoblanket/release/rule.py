@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -296,9 +296,9 @@ class ReleaseRule:
         result: Bools = self._regime(regime).stand_in[places] != places
         return result
 
-    def of_places(self, value: Callable[[BundledMechanism], int], regime: str) -> Ints:
-        """Return what a function says of the mechanism that serves each place in a regime, shape (P,)."""
-        return self._regime(regime).of_places(value)
+    def of_places(self, values: Mapping[tuple[str, str], Sequence[int]], regime: str) -> Ints:
+        """Return the values of the zone (with its regime) that serves each place in a regime, shape (P, values)."""
+        return self._regime(regime).of_places(values)
 
     def prepare(self, regimes: Sequence[str]) -> None:
         """Build the tables of regimes now, so that no report is slower than the others."""
@@ -356,8 +356,8 @@ class _Regime:
         row = self._rows[zone].row_of_one((now, *history[1:]))
         return int(self.tables[zone].output_places[sampling.draw_cumulative(self._cumulative[zone][row])])
 
-    def of_places(self, value: Callable[[BundledMechanism], int]) -> Ints:
-        return np.array([value(table) for table in self.tables], np.int64)[self._zone[self.stand_in]]
+    def of_places(self, values: Mapping[tuple[str, str], Sequence[int]]) -> Ints:
+        return np.array([values[table.zone, table.regime] for table in self.tables])[self._zone[self.stand_in]]
 
     def prepare(self) -> None:
         for table, rows, _ in zip(self.tables, self._rows, self._cumulative, strict=True):

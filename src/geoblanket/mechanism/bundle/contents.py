@@ -356,7 +356,7 @@ class ZoneBundle(_AnyBundle):
             f"Reports add up: each costs a location up to {self.costs.largest_per_km:.9g} per {self.unit}, as present "
             "and as past. Nothing in the bundle limits how often a vehicle reports."
         )
-        located = [self._zones_in_words()] if self.located else ["The file has no coordinates: no device accepts it."]
+        located = self._zones_in_words() if self.located else ["The file has no coordinates: no device accepts it."]
         epsilons = sorted({bundled.mechanism.epsilon for bundled in self})
         return Promise(
             epsilon=epsilons[-1],
@@ -364,19 +364,13 @@ class ZoneBundle(_AnyBundle):
             between="history",
             eta_km=min(bundled.mechanism.eta_km for bundled in self),
             unit=self.unit,
-            added_m=None if self.snapping_radius_m is None or not self._on_map else 2 * self.snapping_radius_m,
+            added_m=None if self.snapping_radius_m is None or self.unit != "km" else 2 * self.snapping_radius_m,
             costs=self.costs,
             interval_s=None if self.clock is None else self.clock.interval_s,
             disclosed=self.disclosed,
             terms=self._terms(),
             verified=self._verified(),
-            not_promised=(
-                *self._parts_in_words(),
-                *self._detour_in_words(),
-                adds_up,
-                *located,
-                *self._beyond_in_words(),
-            ),
+            not_promised=(*self._parts_in_words(), adds_up, *located, *self._beyond_in_words()),
             training=self.training,
         )
 
@@ -408,9 +402,9 @@ class ZoneBundle(_AnyBundle):
             f"Verified exactly, in integers: {counted(len(self), 'mechanism')}, {self._total('rows'):,} rows, "
             f"{self._total('pairs'):,} pairs of rows, {self._total('checks'):,} inequalities. The largest ε found is "
             f"{largest:.6g} per {self.unit}.",
-            f"Row distances were checked {'on the map' if self._on_map else 'in the bundle’s table of distances'}, "
-            "between all histories of the zone's present places with any past "
-            "among the bundle's places, listed or not: none is larger."
+            f"Row distances were checked {'on the map' if self.unit == 'km' else 'by the table of distances'}, between "
+            "all histories of the zone's present places with any past among the bundle's places, listed or not: none "
+            "is larger."
             if self.located
             else "The file has no coordinates: its distances are taken as they are stated.",
         )
@@ -434,8 +428,7 @@ class ZoneBundle(_AnyBundle):
     @cached_property
     def zone_facts(self) -> list[ZoneFacts]:
         """Size of each zone and what it discloses by itself, computed from the places; empty without coordinates."""
-        packed = self.place_distances_mm
-        table = None if packed is None else unpack(packed, len(self.places_e7))
+        table = None if self.place_distances_mm is None else unpack(self.place_distances_mm, len(self.places_e7))
         return zone_facts(self.mechanisms, self.places_e7, table) if self.located else []
 
     @cached_property
@@ -446,30 +439,23 @@ class ZoneBundle(_AnyBundle):
         """
         return snapping_radius_m(self.mechanisms, self.places_e7) if self.located else None
 
-    def _zones_in_words(self) -> str:
+    def _zones_in_words(self) -> list[str]:
         facts = self.zone_facts
         places = between(min(zone.places for zone in facts), max(zone.places for zone in facts))
         width = between(round(min(zone.extent_m for zone in facts)), round(max(zone.extent_m for zone in facts)))
         error = np.average([zone.error_m for zone in facts], weights=[zone.places for zone in facts])
-        return (
+        detour = (
+            f"Two places of a zone are up to {max(zone.detour for zone in facts):.3g} times as far apart in "
+            f"{self.unit} as on the map, and so much easier to tell apart. These distances are the builder's statement."
+        )
+        zones = (
             f"A zone has {places} places and is {width} m wide; knowing it alone, one is {error:,.0f} m off on average "
             "(all places of a zone equally probable). Across the border of two zones nothing is promised."
         )
-
-    @property
-    def _on_map(self) -> bool:
-        return self.place_distances_mm is None
-
-    def _detour_in_words(self) -> list[str]:
-        if self._on_map:
-            return []
-        return [
-            f"Two places of a zone are up to {max(zone.detour for zone in self.zone_facts):.3g} times as far apart in "
-            f"{self.unit} as on the map, and so much easier to tell apart. These distances are the builder's statement."
-        ]
+        return [zones] if self.unit == "km" else [detour, zones]
 
     def _snapping_in_words(self) -> str:
-        if not self._on_map:
+        if self.unit != "km":
             return "The promise is between places: a coordinate counts as the place nearest to it on the map."
         if self.snapping_radius_m is None:
             return "How far raw coordinates lie from their places is not known."

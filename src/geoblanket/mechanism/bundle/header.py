@@ -21,7 +21,7 @@ from geoblanket.mechanism.bundle.zones import zone_in_words
 from geoblanket.mechanism.exponential_bounds import MAX_EPSILON_MICRO
 from geoblanket.mechanism.lattice.plane import Plane
 from geoblanket.mechanism.lattice.spec import LatticeSpec, octant_count
-from geoblanket.mechanism.place_metric import GREAT_CIRCLE, MOST_PLACES, checked_name
+from geoblanket.mechanism.place_metric import GREAT_CIRCLE, MOST_PLACES, NAMES
 from geoblanket.mechanism.problem import INFINITE_ETA_MM, NEVER_MM
 from geoblanket.mechanism.promise import DISCLOSED, DISCLOSED_BY_HOLD, DISCLOSED_BY_LATTICE
 
@@ -267,9 +267,8 @@ class ZoneHeader:
                 raise ValueError(f"the size of its part '{name}' does not follow from its header")
         places = len(arrays["places_e7"])
         located = places > 0
-        if PLACE_DISTANCES in arrays and not (
-            0 < places <= MOST_PLACES and len(arrays[PLACE_DISTANCES]) == places * (places - 1) // 2
-        ):
+        pairs = len(arrays.get(PLACE_DISTANCES, ()))
+        if self.metric != GREAT_CIRCLE and (places > MOST_PLACES or pairs != places * (places - 1) // 2):
             raise ValueError("the distances of its places are too many, or not one for each pair")
         if any((mechanism.histories > 0) != located for mechanism in self.mechanisms):
             raise ValueError("histories need coordinates, and coordinates histories")
@@ -393,13 +392,9 @@ def _training(values: Any) -> Training:
 
 def _metric(name: Any) -> str:
     """Return the metric of a file; raise ValueError if it is unknown, or need not be said."""
-    try:
-        checked = checked_name(name if type(name) is str else "")
-    except ParameterError as error:
-        raise ValueError(f"{str(error).rstrip('.')} (newer software may know more)") from error
-    if checked == GREAT_CIRCLE:
-        raise ValueError(f"the metric '{GREAT_CIRCLE}' must be left out")
-    return checked
+    if type(name) is not str or name == GREAT_CIRCLE or not NAMES.fullmatch(name):
+        raise ValueError("'metric' must be 'road', 'norm:P' or left out (newer software may know more)")
+    return name
 
 
 def _clock(values: Any) -> Clock:
