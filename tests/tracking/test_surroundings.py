@@ -10,6 +10,7 @@ import pytest
 
 from geoblanket import make_lattice
 from geoblanket._arrays import Floats, Ints
+from geoblanket.loss import StraightLine
 from geoblanket.mechanism.bundle.storage import LatticeBundle
 from geoblanket.tracking.estimate import Estimator
 from geoblanket.tracking.filtering import BeliefFilter, Sequences, follow
@@ -17,6 +18,7 @@ from geoblanket.tracking.motion_model import MotionModel
 from geoblanket.tracking.observation import LaplaceObservations, LatticeObservations, Reports
 from geoblanket.tracking.surroundings import surrounded
 from geoblanket.tracking.tracker import Tracker
+from tests.release.worlds import PLACES
 
 SLOT = 57_326_400
 SPREAD_M = 100.0
@@ -91,6 +93,20 @@ def test_beliefs_are_those_of_all_paths(tmp_path: Path) -> None:
     exact = paths.sum(axis=(0, 1)) / paths.sum()
     assert 0.01 < exact[4:].sum() < 0.99
     np.testing.assert_allclose(tracker.places("car")[:, 0], exact, atol=2e-5)
+
+
+def test_a_loss_chooses_among_the_places_of_the_map(tmp_path: Path) -> None:
+    """A loss knows no cells: of a vehicle far in the east, it chooses a place at the eastern border."""
+    model = replace(
+        MotionModel.by_distance(PLACES.coordinates_e7, interval_s=INTERVAL_S), places_identity=PLACES.identity
+    )
+    bundle = lattice_over(model, tmp_path / "a.bundle", epsilon=1.0)
+    spec, tracker = bundle.lattice.spec, Tracker(bundle, model)
+    x, y = (int(axis) // spec.cell_units for axis in spec.plane.units(model.lat.mean(), model.lon.max() + 0.06))
+    for number in range(6):
+        tracker.see("car", SLOT + number, y * spec.cells_across + x)
+    assert tracker.estimate("car").lon[0] > model.lon.max() + 0.01
+    assert tracker.estimate("car", loss=StraightLine(PLACES)).lon[0] == pytest.approx(model.lon.max(), abs=1e-6)
 
 
 def drawn_cells(bundle: LatticeBundle, xy_m: Floats, model: MotionModel, rng: np.random.Generator) -> Ints:

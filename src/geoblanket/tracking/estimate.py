@@ -76,11 +76,10 @@ class Estimator:
         return self._points(places, self._likely(places))
 
     def _points(self, places: Singles, likely: _Likely) -> Floats:
-        return likely.medians() if self._loss is None else self._model.xy_m[_best_places(places, self._loss)]
-
-    def radii_m(self, places: Singles, points: Floats) -> Floats:
-        """Return the radii of circles around points that hold 90 % of beliefs, metres, shape (B,)."""
-        return self._likely(places).radii_m(points)
+        if self._loss is None:
+            return likely.medians()
+        # Losses are known between places of the map alone.
+        return self._model.xy_m[_best_places(places[: self._model.map_places], self._loss)]
 
     def _likely(self, places: Singles) -> _Likely:
         return _Likely.of(places, self._x, self._y, self._spread2)

@@ -86,12 +86,7 @@ class BeliefFilter:
     """
 
     def __init__(
-        self,
-        model: MotionModel,
-        observations: ObservationModel,
-        *,
-        holds: bool = False,
-        keeps_direction: bool = False,
+        self, model: MotionModel, observations: ObservationModel, *, holds: bool = False, keeps_direction: bool = False
     ) -> None:
         self.model, self.observations, self.holds = model, observations, holds
         self._again = np.float32(_AGAIN if keeps_direction and model.memory == 1 else 0.0)

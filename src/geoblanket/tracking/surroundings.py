@@ -73,24 +73,22 @@ def surrounded(model: MotionModel, *, epsilon: float) -> SurroundedModel:
         ε of a report, per kilometre: it says how fine the cells must be.
     """
     low, high = model.xy_m.min(axis=0) - _MARGIN_M, model.xy_m.max(axis=0) + _MARGIN_M
-    most = max(model.place_count, _LEAST_CELLS)
-    side_m = max(_CELL_EPSILON_M / epsilon, _LEAST_CELL_M, float(np.sqrt(np.prod(high - low) / most)))
+    finest_m = np.sqrt(np.prod(high - low) / max(model.place_count, _LEAST_CELLS))
+    side_m = max(_CELL_EPSILON_M / epsilon, _LEAST_CELL_M, float(finest_m))
     across = np.ceil((high - low) / side_m).astype(np.int64)
     low = (low + high - across * side_m) / 2
     square = ((model.xy_m - low) // side_m).astype(np.int64)
     places_in = np.zeros(across, np.int64)
     np.add.at(places_in, tuple(square.T), 1)
-    empty = places_in == 0
-    cells = np.argwhere(empty)
+    cells = np.argwhere(places_in == 0)
     # The number of each cell; −1 for squares with places, and for a rim around the grid.
     number = np.full(across + 2, -1)
-    number[1:-1, 1:-1][empty] = np.arange(len(cells))
+    number[1:-1, 1:-1][places_in == 0] = np.arange(len(cells))
     rows, targets, chances = _moves(model, square, cells, number, side_m=side_m, share=1 / places_in[tuple(square.T)])
     count = len(model) + len(cells)
     moves = SparseRows.of_entries(chances, rows, targets, (count, count))
     lat, lon = model.to_degrees(low + (cells + 0.5) * side_m)
-    states = np.full((count, model.states.shape[1]), -1, np.int32)
-    states[: len(model)] = model.states
+    states = np.pad(model.states, ((0, len(cells)), (0, 0)), constant_values=-1)
     states[len(model) :, 0] = model.place_count + np.arange(len(cells))
     outside = np.full(len(cells), _STARTING / len(cells), np.float32)
     changed = {
@@ -115,29 +113,23 @@ def _moves(
     by_chance = np.argsort(model.start, kind="stable")
     entered = np.full(model.place_count, -1)
     entered[model.present[by_chance]] = by_chance
-    left, reached, chances = [], [], []
-    leaving = np.zeros(len(model))
+    first = len(model)
+    leaving = np.zeros(first)
+    moves: list[tuple[Ints, Ints, Floats]] = []
     for step in np.ndindex(3, 3):
         chance = along[step[0]] * along[step[1]]
-        # From cell to cell; `number` has a rim, so a step of 1 stays.
-        next_cell = number[tuple((cells + step).T)]
-        # From a state of the map to a cell, and back from that cell to the place.
-        beside = number[tuple((square + step).T)]
-        out = beside[model.present]
-        leaving[out >= 0] += _LEAVING * chance
-        into = np.flatnonzero((beside >= 0) & (entered >= 0))
-        left += [len(model) + np.flatnonzero(next_cell >= 0), np.flatnonzero(out >= 0), len(model) + beside[into]]
-        reached += [len(model) + next_cell[next_cell >= 0], len(model) + out[out >= 0], entered[into]]
-        chances += [
-            np.full(np.count_nonzero(next_cell >= 0), chance),
-            np.full(np.count_nonzero(out >= 0), _LEAVING * chance),
-            chance * share[into],
+        # `number` has a rim, so a step of 1 stays. From cell to cell, from the map to a cell, and from there back.
+        after, beside = (number[tuple((squares + step).T)] for squares in (cells, square))
+        walked, into = np.flatnonzero(after >= 0), np.flatnonzero((beside >= 0) & (entered >= 0))
+        out = np.flatnonzero(beside[model.present] >= 0)
+        leaving[out] += _LEAVING * chance
+        moves += [
+            (first + walked, first + after[walked], np.full(len(walked), chance)),
+            (out, first + beside[model.present[out]], np.full(len(out), _LEAVING * chance)),
+            (first + beside[into], entered[into], chance * share[into]),
         ]
-    state = np.repeat(np.arange(len(model)), np.diff(model.offsets))
-    left.append(state)
-    reached.append(model.targets)
-    chances.append(model.chances * (1 - leaving[state]))
-    rows, chance_of = np.concatenate(left), np.concatenate(chances)
+    state = np.repeat(np.arange(first), np.diff(model.offsets))
+    moves.append((state, model.targets.astype(np.int64), model.chances * (1 - leaving[state])))
+    rows, targets, chances = (np.concatenate(part) for part in zip(*moves, strict=True))
     # At the rim of the grid some moves are missing.
-    total = np.bincount(rows, chance_of)
-    return rows, np.concatenate(reached), (chance_of / total[rows]).astype(np.float32)
+    return rows, targets, (chances / np.bincount(rows, chances)[rows]).astype(np.float32)
