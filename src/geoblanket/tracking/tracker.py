@@ -450,7 +450,7 @@ class Tracker:
             ("vehicles followed", f"{self.vehicles:,}"),
             ("a report", f"a {self.kind} every {self.filter.interval_ms / 1000:g} s"),
             *((f"reports {outcome}", f"{count:,}") for outcome, count in sorted(self.outcomes.items())),
-            ("motion model", f"{self.model.place_count:,} places, order {self.model.memory}"),
+            ("motion model", f"{self.model.map_places:,} places, order {self.model.memory}"),
         ]
         return card(self, rows)
 
