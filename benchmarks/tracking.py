@@ -3,7 +3,9 @@
 Run `python -m benchmarks.tracking ROADS WALKS` with a road graph and walks (`geoblanket match`); `--city FOLDER` adds
 the true blankets of a synthetic city (`geoblanket city`), whose true walks are written to WALKS if there is no such
 file; `--trips N` tracks only so many trips; `--quick` leaves out ε = 8. Models of more than two million moves are left
-out. `python -m benchmarks.tracking ROADS [WALKS] --speed ORDER` measures streaming instead.
+out. `python -m benchmarks.tracking ROADS [WALKS] --speed ORDER` measures streaming instead. `--traces TRACES`, from
+`geoblanket traces import`, tracks held-out vehicles through all of their trips instead, wherever these lead, by reports
+of their coordinates: with and without the surroundings of the map. Errors are then from coordinates.
 
 A fifth of the vehicles is held out; blankets are discovered and models learned from the others. Each trip of five steps
 or more is tracked alone, by reports of a lattice without hold, the same for all models. Errors are straight lines
@@ -17,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +28,7 @@ import polars as pl
 from benchmarks._measure import machine, measure, show
 from benchmarks.true_blankets import write_true_walks
 from geoblanket import DiscoveryOptions, RoadGraph, choose_places
-from geoblanket._arrays import Floats, Indices, Ints, Positions
+from geoblanket._arrays import Bools, Floats, Indices, Ints, Positions
 from geoblanket._geodesy import haversine_m
 from geoblanket._tables import write_table
 from geoblanket.blanket.discovery import discover
@@ -40,9 +42,10 @@ from geoblanket.roads.places import Places
 from geoblanket.roads.zones import partition_zones
 from geoblanket.tracking.estimate import Estimator
 from geoblanket.tracking.filtering import BeliefFilter, Sequences, follow
-from geoblanket.tracking.learning import DEFAULT_INTERVAL_S, Lengths, model_of_counts
+from geoblanket.tracking.learning import DEFAULT_INTERVAL_S, Lengths, learn_motion, model_of_counts
 from geoblanket.tracking.motion_model import MotionModel, Singles
 from geoblanket.tracking.observation import LatticeObservations, Reports
+from geoblanket.tracking.surroundings import surrounded
 from geoblanket.tracking.synthetic_walks import count_steps, drive
 from geoblanket.tracking.tracker import Tracker
 
@@ -55,6 +58,8 @@ MOST_MOVES = 2_000_000
 ENOUGH_FOR_REGIONS = 50_000  # steps: with fewer, groups by speed and region are too small to be tested
 STREAMED = 64
 """Vehicles that report in one slot."""
+INSIDE_M = 250.0
+"""A vehicle is inside the map if a road node is so near."""
 STREAMED_SLOTS, PEER_REPORTS, DRIVEN_TRIPS = 100, 200, 20_000
 
 
@@ -167,6 +172,67 @@ def _off(known: Known, model: MotionModel, places: Singles, positions: Positions
     return off
 
 
+def everywhere(roads: str, walks: str, traces: str) -> None:
+    """Print errors over all trips of held-out vehicles, inside the map and outside, and how many circles hold them."""
+    table, about = scan_walks(walks)
+    graph, interval_s = RoadGraph.load(roads), float(about["interval_s"])
+    places = choose_places(graph, spacing_m=about["spacing_m"])
+    parts = split_walks(table, path=walks, part="held_out", split=SPLIT)
+    unseen = table.filter(pl.col("walk").is_in(parts.walks[parts.chosen].tolist())).select("vehicle").unique().collect()
+    points = (
+        pl.read_parquet(traces, columns=["vehicle", "time", "lat", "lon"])
+        .filter(pl.col("vehicle").is_in(unseen["vehicle"].implode()))
+        .with_columns(slot=pl.col("time").dt.epoch("ms") // round(1000 * interval_s))
+        .unique(["vehicle", "slot"], keep="first", maintain_order=True)
+        .sort("vehicle", "slot")
+    )
+    lat, lon = (points[name].to_numpy() for name in ("lat", "lon"))
+    inside = choose_places(graph, spacing_m=0).nearest(lat, lon)[1] <= INSIDE_M
+    vehicle = points["vehicle"].rank("dense").to_numpy().astype(np.int64) - 1
+    sequences, order = Sequences.of(points["slot"].to_numpy(), np.arange(points.height), vehicle)
+    learned = {memory: learn_motion(graph, places, walks=walks, split=SPLIT, order=memory) for memory in (1, 2)}
+    rows = []
+    for epsilon in (1.0, 2.0, 4.0, 8.0):
+        area = Area(graph.lat.min(), graph.lon.min(), graph.lat.max(), graph.lon.max())
+        lattice = Lattice.verified(spec_over(area, epsilon=epsilon))
+        cells, spec = lattice.draw_many(lat, lon), lattice.spec
+        row, column = np.divmod(cells, spec.cells_across)
+        half = spec.cell_units // 2
+        reported = spec.plane.degrees(column * spec.cell_units + half, row * spec.cell_units + half)
+        raw_m = haversine_m(*reported, lat, lon)
+        for memory, model in learned.items():
+            for used in (model, surrounded(model, epsilon=epsilon)):
+                observations = LatticeObservations(lattice, used, interval_s=interval_s)
+                beliefs = BeliefFilter(used, observations, keeps_direction=used is not model)
+                errors, held = _judged(beliefs, replace(sequences, output=cells[order]), lat[order], lon[order])
+                errors, held = errors[np.argsort(order)], held[np.argsort(order)]
+                rows.append((
+                    f"ε = {epsilon:g}, order {memory}, " + ("map alone" if used is model else "with surroundings"),
+                    *(f"{raw_m[some].mean():,.0f} → {errors[some].mean():,.0f} m, {held[some].mean():.1%}"
+                      for some in (np.ones_like(inside), inside, ~inside)),
+                    f"{errors.mean() / raw_m.mean():.2f}",
+                ))  # fmt: skip
+    show(
+        f"Reports → estimates, and circles of 90 % that hold: {points.height:,} reports of {unseen.height} held-out "
+        f"vehicles every {interval_s:g} s, {inside.mean():.0%} of them within {INSIDE_M:g} m of the map",
+        ("", "all trips", "inside the map", "outside", "estimate / report"),
+        rows,
+    )
+
+
+def _judged(beliefs: BeliefFilter, reports: Sequences, lat: Floats, lon: Floats) -> tuple[Floats, Bools]:
+    """Return the error after each report, metres, and whether the circle holds the vehicle."""
+    estimator, errors, held = Estimator(beliefs.model), np.empty(len(lat)), np.empty(len(lat), bool)
+
+    def seen(positions: Positions, belief: Singles) -> None:
+        found = estimator.estimates(beliefs.places(belief))
+        errors[positions] = haversine_m(found.lat, found.lon, lat[positions], lon[positions])
+        held[positions] = errors[positions] <= found.radius_m
+
+    follow(beliefs, reports, seen)
+    return errors, held
+
+
 def by_vehicle(values: Floats, vehicle: Ints) -> str:
     """Return a mean over reports, and its standard error over vehicles."""
     count, total = np.bincount(vehicle), np.bincount(vehicle, values)
@@ -261,11 +327,15 @@ def streamed(roads: str, walks: str | None, order: int, peer: bool) -> tuple[int
 def main(arguments: list[str]) -> None:
     """Print the tables."""
     options = {
-        name: arguments[arguments.index(name) + 1] for name in ("--city", "--speed", "--trips") if name in arguments
+        name: arguments[arguments.index(name) + 1]
+        for name in ("--city", "--speed", "--traces", "--trips")
+        if name in arguments
     }
     paths = [argument for argument in arguments if not argument.startswith("--") and argument not in options.values()]
     if not 2 - ("--speed" in options) <= len(paths) <= 2:
-        print("Usage: python -m benchmarks.tracking ROADS WALKS [--city FOLDER] [--trips N] [--quick] [--speed ORDER]")
+        print("Usage: python -m benchmarks.tracking ROADS WALKS [--city FOLDER] [--trips N] [--quick]")
+        print("       python -m benchmarks.tracking ROADS WALKS --traces TRACES")
+        print("       python -m benchmarks.tracking ROADS [WALKS] --speed ORDER")
         return
     print(machine())
     roads, walks = paths[0], paths[1] if len(paths) > 1 else None
@@ -283,6 +353,9 @@ def main(arguments: list[str]) -> None:
         )
         return
     assert walks is not None
+    if "--traces" in options:
+        everywhere(roads, walks, options["--traces"])
+        return
     if "--city" in options and not Path(walks).exists():
         write_true_walks(options["--city"], roads, walks)
     known = load(roads, walks, int(options["--trips"]) if "--trips" in options else None)

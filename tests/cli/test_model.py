@@ -40,6 +40,14 @@ def test_from_roads_alone(folder: Path) -> None:
     assert "privacy" not in talk
 
 
+def test_places_are_as_fine_as_epsilon_needs(folder: Path) -> None:
+    options = ("model", "--roads", folder / "city.roads", "--set", "order=1", "--json", "--set")
+    for epsilon, spacing_m in ((1, 250.0), (8, 125.0), (20, 100.0)):
+        code, text, talk, _ = run(*options, f"epsilon={epsilon}", "--out", folder / f"{epsilon}.model")
+        assert code == 0, talk
+        assert json.loads(text)["spacing_m"] == spacing_m
+
+
 def test_from_walks_it_says_that_nobody_is_protected(folder: Path) -> None:
     options = (
         "--roads",
@@ -86,6 +94,7 @@ def test_orders_by_blanket(folder: Path) -> None:
     (("--set", "interval_s=0"), "1 to 3,600 seconds"),
     (("--set", "interval_s=nan"), "1 to 3,600 seconds"),
     (("--walks", "walks.parquet", "--set", "spacing_m=99"), "places 0 m apart. Got spacing_m=99 instead"),
+    (("--set", "epsilon=8", "--set", "spacing_m=99"), "epsilon chooses the spacing of places"),
     (("--walks", "walks.parquet", "--set", "interval_s=60"), "a step every 30 s. Got 60 s instead"),
     (("--walks", "absent.parquet",), "no such file"),
     (("--findings", "absent"), "no such file"),

@@ -64,7 +64,7 @@ def test_write(tmp_path: Path) -> None:
     write("refusals.json", [refusal_of(name, encoded(data)) for name, data in made_bundles.refused(tmp_path)])
     by_name = {vector["name"]: vector["bundle"] for vector in bundles}
     tracks = [
-        tracking_vector(name, by_name[bundle], made_model(by_name[bundle], tmp_path / "a.model"), tmp_path)
+        tracking_vector(name, by_name[bundle], made_model(name, by_name[bundle], tmp_path / "a.model"), tmp_path)
         for name, bundle in CASES.items()
     ]
     write("tracking.json", tracks)

@@ -23,12 +23,17 @@ GAPS: Final = (1, 1, 1, 2, 1, 3, 0, 1, -1, 1, 1, 60, 1, 1, 118, 1, 300, 1, 1, 1)
 REPEATED: Final = (3, 4, 6, 7, 12, 13, 15, 16, 17, 18)
 """Numbers of reports that repeat the last one: in a row, after gaps, in the same slot, after more than two hours."""
 
-CASES: Final = {"no hold": "at the equator", "hold": "odd frame, even cells"}
-"""Which bundle."""
+CASES: Final = {
+    "no hold": "at the equator",
+    "hold": "odd frame, even cells",
+    "a map": "at the equator",
+    "a map, order 1": "odd frame, even cells",
+}
+"""Which bundle. A map belongs to a road graph, so the tracker also believes in cells around it."""
 
 
-def grid_model(bundle: Bundle, rng: random.Random) -> MotionModel:
-    """Return a model of order 2 over a grid of places in the middle of a frame, with random moves."""
+def grid_model(bundle: Bundle, rng: random.Random, *, order: int = 2, roads: str = "") -> MotionModel:
+    """Return a model over a grid of places in the middle of a frame, with random moves."""
     south, west, north, east = lattice_of(bundle).spec.plane.corners
     steps = [(0.5 + number) / ACROSS * 0.6 + 0.2 for number in range(ACROSS)]
     places = [
@@ -44,16 +49,16 @@ def grid_model(bundle: Bundle, rng: random.Random) -> MotionModel:
         ]
         for place in range(ACROSS**2)
     ]
-    states = [(now, before) for before in range(ACROSS**2) for now in near[before]]
+    states = list(dict.fromkeys((now, before)[:order] for before in range(ACROSS**2) for now in near[before]))
     number = {state: index for index, state in enumerate(states)}
     offsets, targets, chances = [0], [], []
-    for now, _ in states:
-        targets += [number[after, now] for after in near[now]]
+    for now, *_ in states:
+        targets += [number[(after, now)[:order]] for after in near[now]]
         chances += _shares([rng.random() for _ in near[now]])
         offsets.append(len(targets))
     return MotionModel(
         places_e7=np.array(places, np.int32),
-        places_identity="",
+        places_identity=roads,
         interval_s=bundle.needed_clock().interval_s / 2,
         states=np.array(states, np.int32),
         start=np.array(_shares([rng.random() for _ in states]), np.float32),
@@ -95,7 +100,9 @@ def tracking_vector(name: str, bundle: str, model: str, folder: Path) -> Json:
     return {"name": name, "bundle": bundle, "model": model, "reports": reports}
 
 
-def made_model(bundle: str, path: Path) -> str:
-    """Return the file of a model for a bundle."""
-    grid_model(loaded(bundle), random.Random(3)).save(path)  # noqa: S311
+def made_model(name: str, bundle: str, path: Path) -> str:
+    """Return the file of a model for a case and its bundle."""
+    rng = random.Random(3)  # noqa: S311
+    model = grid_model(loaded(bundle), rng, order=1 if "order 1" in name else 2, roads="some" if "map" in name else "")
+    model.save(path)
     return encoded(path.read_bytes())

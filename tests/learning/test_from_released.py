@@ -95,7 +95,7 @@ def learn_from(trips: Sequence[Trip], start: MotionModel, table: Floats, *, roun
     bundle = SimpleNamespace(holds=False, output_kind="place", needed_clock=lambda: clock, sha256="5e", training=NOBODY)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(from_released, "ReleasedTable", lambda *_: Reported(trips))
-        patch.setattr(BeliefFilter, "of", lambda _, model: BeliefFilter(model, TableObservations(table)))
+        patch.setattr(from_released, "observations_of", lambda _bundle, _model: TableObservations(table))
         patch.setattr(from_released._Prior, "updated", noted)
         learned = unwrap(learn_from_released)("none", bundle, start, rounds=rounds, workers=1)
     assert (learned.chances == models[-1].chances).all()

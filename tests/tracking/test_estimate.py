@@ -59,7 +59,7 @@ def test_the_radius_holds_nine_tenths() -> None:
         for column in range(BELIEFS.shape[1])
     ]
     less = [
-        estimator.within(BELIEFS[:, [column]], found.lat[column], found.lon[column], found.radius_m[column] - 21.0)[0]
+        estimator.within(BELIEFS[:, [column]], found.lat[column], found.lon[column], found.radius_m[column] - 11.0)[0]
         for column in range(BELIEFS.shape[1])
     ]
     assert min(held) >= 0.9 > max(less)

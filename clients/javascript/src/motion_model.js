@@ -28,6 +28,9 @@ const RADIAN = Math.PI / 180;
  * @property {Float32Array} chances
  * @property {number} intervalS seconds of a step
  * @property {number} spreadM how far a vehicle is from its place, root mean square, metres
+ * @property {boolean} hasRoads whether the places belong to a road graph
+ * @property {number} [cells] how many of the last places are cells around the map
+ * @property {number} [cellM] the side of a cell, metres
  */
 
 /** A motion model. Made by `loadMotionModel`. */
@@ -43,7 +46,11 @@ export class MotionModel {
     this.chances = chain.chances;
     this.intervalS = chain.intervalS;
     this.spreadM = chain.spreadM;
+    this.hasRoads = chain.hasRoads;
     this.placeCount = chain.placesE7.length / 2;
+    this.mapPlaces = this.placeCount - (chain.cells ?? 0);
+    /** How far a vehicle is from each place, root mean square, metres. */
+    this.spreadsM = new Float32Array(this.placeCount).fill(chain.spreadM).fill((chain.cellM ?? 0) / Math.sqrt(6), this.mapPlaces);
     this.stateCount = chain.present.length;
     const [lat, lon] = [0, 1].map((axis) => extremes(chain.placesE7, axis));
     /** The middle of the places, degrees. */
@@ -133,6 +140,7 @@ function parsed(fields, arrays) {
     shapes.targets.length === 1 && String(shapes.targets) === String(shapes.chances) &&
     String(shapes.hours) === "24" && String(shapes.lengths) === "18";
   if (!isShaped) return null;
+  const hasRoads = fields.get("places_identity") !== "";
   const [placesE7, table, targets] = ["places_e7", "states", "targets"].map((name) => integers(arrays.get(name).bytes));
   const [start, chances, hours, lengths] = ["start", "chances", "hours", "lengths"].map((name) => singles(arrays.get(name).bytes));
   const offsets = longs(arrays.get("offsets").bytes);
@@ -149,7 +157,7 @@ function parsed(fields, arrays) {
   const present = Int32Array.from({ length: states }, (_, state) => table[state * memory]);
   let longest = 1;
   for (let index = 0; index < table.length; index += 1) if (table[index] >= 0) longest = Math.max(longest, (index % memory) + 1);
-  return { placesE7, present, memory: longest, start, offsets: Int32Array.from(offsets), targets, chances, intervalS, spreadM };
+  return { placesE7, present, memory: longest, start, offsets: Int32Array.from(offsets), targets, chances, intervalS, spreadM, hasRoads };
 }
 
 /** @param {Float32Array} values */

@@ -19,18 +19,18 @@ export class ObservationModel {
     this.#rate = (Math.LN2 * (Number(spec.rate) * 2049 + 2 ** 20)) / 2 ** 44;
     this.#least = Math.log(Number(spec.floor));
     // A place stands for all points near it, so its likelihood has no sharp peak.
-    this.#spread2 = (model.spreadM / this.unitM) ** 2;
+    this.#spread2 = Float64Array.from(model.spreadsM, (spreadM) => (spreadM / this.unitM) ** 2);
     this.#x = new Float64Array(this.places);
     this.#y = new Float64Array(this.places);
     this.#height = new Float64Array(this.places);
     let inside = 0;
     for (let place = 0; place < this.places; place += 1) {
       const [latE7, lonE7] = [BigInt(model.placesE7[2 * place]), BigInt(model.placesE7[2 * place + 1])];
-      if (spec.plane.holds(latE7, lonE7)) inside += 1;
+      if (place < model.mapPlaces && spec.plane.holds(latE7, lonE7)) inside += 1;
       [this.#x[place], this.#y[place]] = spec.plane.unitOfE7(latE7, lonE7);
       this.#height[place] = logHeight(lattice, this.#x[place], this.#y[place]);
     }
-    if (2 * inside < this.places) throw new MismatchError("The motion model is of another city than the bundle.");
+    if (2 * inside < model.mapPlaces) throw new MismatchError("The motion model is of another city than the bundle.");
   }
 
   #rate;
@@ -52,7 +52,7 @@ export class ObservationModel {
     const centreY = Math.floor(cell / across) * n + Math.floor(n / 2);
     const logs = this.#height.map((height, place) => {
       const [east, north] = [apart(this.#x[place], centreX, side), apart(this.#y[place], centreY, side)];
-      const distance = Math.sqrt(east * east + north * north + this.#spread2);
+      const distance = Math.sqrt(east * east + north * north + this.#spread2[place]);
       const log = Math.max(height - this.#rate * distance, this.#least);
       // What is missing to a whole goes to the first cell, from everywhere alike.
       return cell === 0 ? Math.max(log, SINK_BASE_LOG) + Math.log1p(Math.exp(-Math.abs(log - SINK_BASE_LOG))) : log;

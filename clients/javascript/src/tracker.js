@@ -3,16 +3,19 @@
 
 import { ParameterError } from "./errors.js";
 import { ObservationModel } from "./observation.js";
+import { surrounded } from "./surroundings.js";
 
 const ANYWHERE = 1e-5;
+// In a chain of order 1, which forgets directions, this share of a belief takes a second step in each step.
+const AGAIN = 0.5;
 const LONGEST_GAP_MS = 2 * 3_600_000;
 const LATEST_MS = 4_102_444_800_000;
 const LEAST_TOTAL = 2 ** -126;
 const ITERATIONS = 6;
 const SMOOTHING_M = 20;
 const SHARE_WITHIN = 0.9;
-const BIN_M = 20;
-const BINS = 5000;
+const BIN_M = 10;
+const BINS = 10_000;
 const MASS_LEFT_OUT = 1e-4;
 
 /** @typedef {"used" | "late" | "repeated" | "conflicting" | "impossible"} Outcome How a report was taken into account. */
@@ -40,8 +43,8 @@ export class Tracker {
    * @param {import("./motion_model.js").MotionModel} model
    */
   constructor(bundle, model) {
-    this.#model = model;
-    this.#observations = new ObservationModel(bundle, model);
+    this.#model = model.hasRoads ? surrounded(model, bundle.epsilon) : model;
+    this.#observations = new ObservationModel(bundle, this.#model);
     this.#intervalMs = bundle.intervalMs;
     this.#steps = model.stepsIn(bundle.intervalMs / 1000);
     this.#isHeld = bundle.holdM > 0;
@@ -102,7 +105,11 @@ export class Tracker {
   /** @param {Float32Array} belief @param {number} steps */
   #predicted(belief, steps) {
     let result = belief;
-    for (let step = 0; step < steps; step += 1) result = this.#model.moved(result);
+    for (let step = 0; step < steps; step += 1) {
+      const once = this.#model.moved(result);
+      const twice = this.#model.memory === 1 ? this.#model.moved(once) : once;
+      result = once.map((chance, index) => chance + AGAIN * (twice[index] - chance));
+    }
     if (steps === 0) return belief;
     // A vehicle may be anywhere: no report is then impossible for good.
     return result.map((chance, index) => (1 - ANYWHERE) * chance + ANYWHERE * this.#model.start[index]);
@@ -126,10 +133,9 @@ export class Tracker {
     const { present, placeCount } = this.#model;
     const places = new Float64Array(placeCount);
     belief.forEach((chance, state) => { places[present[state]] += chance; });
-    const [x, y, radiusM] = pointAndRadius(places, this.#model.x, this.#model.y);
+    const [x, y, radiusM] = pointAndRadius(places, this.#model);
     const [lat, lon] = this.#model.toDegrees(x, y);
-    // A place stands for points around it, so that the vehicle can be off it.
-    return { lat, lon, radiusM: Math.hypot(radiusM, this.#model.spreadM), outcome };
+    return { lat, lon, radiusM, outcome };
   }
 }
 
@@ -137,18 +143,17 @@ export class Tracker {
  * Return the point of least expected distance (Weiszfeld's iteration), and the radius around it that holds 90 %.
  *
  * @param {Float64Array} chances of places
- * @param {Float32Array} x
- * @param {Float32Array} y
+ * @param {import("./motion_model.js").MotionModel} model has the places; each stands for points around it
  * @returns {[number, number, number]} metres
  */
-function pointAndRadius(chances, x, y) {
+function pointAndRadius(chances, { x, y, spreadsM }) {
   const least = (chances.reduce((sum, chance) => sum + chance, 0) * MASS_LEFT_OUT) / chances.length;
   const likely = Array.from(chances.keys()).filter((place) => chances[place] >= least);
   let [pointX, pointY] = [0, 0];
   for (let round = 0; round <= ITERATIONS; round += 1) {
     let [total, sumX, sumY] = [0, 0, 0];
     for (const place of likely) {
-      const apart2 = (x[place] - pointX) ** 2 + (y[place] - pointY) ** 2 + SMOOTHING_M ** 2;
+      const apart2 = (x[place] - pointX) ** 2 + (y[place] - pointY) ** 2 + Math.max(spreadsM[place], SMOOTHING_M) ** 2;
       const weight = chances[place] * (round === 0 ? 1 : 1 / Math.sqrt(apart2));
       total += weight;
       sumX += weight * x[place];
@@ -167,5 +172,10 @@ function pointAndRadius(chances, x, y) {
     ring += 1;
     held += rings[ring];
   }
-  return [pointX, pointY, (ring + 1) * BIN_M];
+  let [total, off] = [0, 0];
+  for (const place of likely) {
+    total += chances[place];
+    off += chances[place] * spreadsM[place] ** 2;
+  }
+  return [pointX, pointY, Math.hypot((ring + 1) * BIN_M, Math.sqrt(off / total))];
 }

@@ -9,10 +9,10 @@ import { InputError, Tracker, loadBundle, loadMotionModel } from "../src/index.j
 const vectors = JSON.parse(await readFile(new URL("../conformance/tracking.json", import.meta.url), "utf8"));
 const bytes = (text) => Uint8Array.from(Buffer.from(text, "base64"));
 
-/** Singles are summed in another order: a metre, or a ring of 20 m. */
+/** Singles are summed in another order: a metre, or a ring of 10 m. */
 function assertNear({ lat, lon, radiusM }, [wantedLat, wantedLon, wantedRadius]) {
   assert.ok(Math.abs(lat - wantedLat) < 1e-5 && Math.abs(lon - wantedLon) < 1e-5, `${lat} ${lon}, ${wantedLat} ${wantedLon}`);
-  assert.ok(Math.abs(radiusM - wantedRadius) < 21, `${radiusM}, ${wantedRadius}`);
+  assert.ok(Math.abs(radiusM - wantedRadius) < 11, `${radiusM}, ${wantedRadius}`);
 }
 
 for (const { name, bundle, model, reports } of vectors) {

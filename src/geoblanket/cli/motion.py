@@ -42,6 +42,8 @@ class _ModelSettings:
 
     spacing_m: float | None = None
     """Least distance between places, metres: by default that of the walks, or 250."""
+    epsilon: float | None = None
+    """Instead of spacing_m, without walks: ε of the reports to track. Places are then 1/ε km apart, 100 to 250 m."""
     predictor: Path | None = None
     """Instead of order: by predicted blankets, from `geoblanket blanket train`."""
     zones: Path | None = None
@@ -77,7 +79,7 @@ def model(
     from geoblanket.mobility.walks import scan_walks
     from geoblanket.roads.graph import RoadGraph
     from geoblanket.roads.places import choose_places
-    from geoblanket.tracking.learning import DEFAULT_INTERVAL_S, learn_motion
+    from geoblanket.tracking.learning import DEFAULT_INTERVAL_S, learn_motion, spacing_for
 
     settings = _MODEL.read(set_)
     chosen = _ModelSettings(**settings.of(_ModelSettings))
@@ -86,8 +88,12 @@ def model(
     interval_s = settings.get("interval_s", DEFAULT_INTERVAL_S)
     if not 1 <= interval_s <= 3600:
         raise ParameterError(f"interval_s must be 1 to 3,600 seconds. Got {interval_s:g} instead.")
+    if chosen.epsilon is not None and (walks is not None or chosen.spacing_m is not None):
+        raise ParameterError("epsilon chooses the spacing of places. Leave it out with walks or spacing_m.")
     options.check_outputs(out, overwrite=overwrite)
     about = {} if walks is None else scan_walks(walks)[1]
+    if chosen.epsilon is not None:
+        about = {"spacing_m": spacing_for(chosen.epsilon)}
     graph = RoadGraph.load(roads)
     places = choose_places(graph, spacing_m=_spacing_m(chosen.spacing_m, about))
     by_blanket = _by_blanket(places, float(about.get("interval_s", interval_s)), findings, chosen)

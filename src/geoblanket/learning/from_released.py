@@ -31,6 +31,7 @@ from geoblanket.learning.estimating import normalised, summed
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.tracking.filtering import NO_REPORT, BeliefFilter, Sequences, smooth
 from geoblanket.tracking.motion_model import MotionModel
+from geoblanket.tracking.observation import observations_of
 from geoblanket.tracking.released import ReleasedRows, ReleasedTable
 
 __all__ = ["DEFAULT_ROUNDS", "learn_from_released"]
@@ -108,7 +109,9 @@ def learn_from_released(
     seconds = rounds * _S_PER_MOVE * len(model.chances) * table.rows
     processes = count_workers(workers, tasks=_PARTS, seconds=seconds)
     for number in range(rounds):
-        beliefs = BeliefFilter.of(bundle, prior.between_reports(model, held))
+        between = prior.between_reports(model, held)
+        # Expected counts need the chain as it is: without cells around the map.
+        beliefs = BeliefFilter(between, observations_of(bundle, between), holds=bundle.holds)
         moves = _Moves.none(model)
         done = 0
         for rows in table.parts(outputs=beliefs.observations.outputs):

@@ -5,9 +5,10 @@ leave. This is an estimate for choosing a schedule; devices draw exactly, from a
 same trips and, up to their scale, the same draws. So differences between their errors are more certain than their
 standard errors suggest. Every report is a new draw: hold reaches less far than the distance between places.
 
-Errors count at every step of the motion model from the first report of a trip on, with or without a report. Because
-trips end, steps long after a report are rarer than on an endless trip. So the mean gives every time since the last
-report the same weight.
+Walks tell the place of a vehicle, so its coordinates are drawn around that place, by the spread of the motion model.
+Errors are distances from these coordinates. They count at every step of the motion model from the first report of a
+trip on, with or without a report. Because trips end, steps long after a report are rarer than on an endless trip. So
+the mean gives every time since the last report the same weight.
 
 The trips are those of held-out vehicles or, without walks, simulated ones.
 """
@@ -306,7 +307,9 @@ def tick_errors(schedule: Schedule | None, model: MotionModel, trips: JudgedTrip
     trip = np.repeat(np.arange(len(trips), dtype=np.int64), trips.lengths)
     since: Ints = np.arange(steps, dtype=np.int64) - trips.starts[trip] - first[trip]
     kept = since >= 0
-    trip, since, truth = trip[kept], since[kept], model.xy_m[trips.place[kept]]
+    # Trips are sequences of places. A vehicle is near its place, not at it: errors are those of true coordinates.
+    off_m = model.spread_m / 2**0.5 * rng.normal(size=(steps, 2))
+    trip, since, truth = trip[kept], since[kept], (model.xy_m[trips.place] + off_m)[kept]
     lat, lon = model.to_degrees(truth + noise_m[kept])
     beliefs = BeliefFilter(model, LaplaceObservations(lat, lon, model, epsilon=epsilon, interval_s=model.interval_s))
     age, estimator, error_m = since % every, Estimator(model), np.empty(len(trip))

@@ -23,8 +23,8 @@ _ITERATIONS: Final = 6
 _SMOOTHING_M: Final = 20.0
 """Distances count as this at least, so that the iteration does not get stuck at a place, metres."""
 _SHARE_WITHIN: Final = 0.9
-_BIN_M: Final = 20.0
-_BINS: Final = 5000
+_BIN_M: Final = 10.0
+_BINS: Final = 10_000
 _MASS_KEPT: Final = 0.999
 _MASS_LEFT_OUT: Final = 1e-4
 """The largest share of a belief in places that are skipped as too improbable."""
@@ -62,25 +62,27 @@ class Estimator:
     def __init__(self, model: MotionModel, loss: PlaceLoss | None = None) -> None:
         self._model, self._loss = model, loss
         self._x, self._y = (np.ascontiguousarray(axis, np.float32) for axis in model.xy_m.T)
+        self._spread2 = model.spreads_m**2
 
     def estimates(self, places: Singles) -> Estimates:
         """Return the estimates of beliefs over places, shape (P, B)."""
-        likely = _Likely.of(places, self._x, self._y)
+        likely = self._likely(places)
         points = self._points(places, likely)
         lat, lon = self._model.to_degrees(points)
-        # A place stands for points around it, so the vehicle may be off its place.
-        return Estimates(lat, lon, np.hypot(likely.radii_m(points), self._model.spread_m))
+        return Estimates(lat, lon, likely.radii_m(points))
 
     def points(self, places: Singles) -> Floats:
         """Return the points of least expected loss in the model's plane, metres, shape (B, 2)."""
-        return self._points(places, _Likely.of(places, self._x, self._y))
+        return self._points(places, self._likely(places))
 
     def _points(self, places: Singles, likely: _Likely) -> Floats:
-        return likely.medians() if self._loss is None else self._model.xy_m[_best_places(places, self._loss)]
+        if self._loss is None:
+            return likely.medians()
+        # Losses are known between places of the map alone.
+        return self._model.xy_m[_best_places(places[: self._model.map_places], self._loss)]
 
-    def radii_m(self, places: Singles, points: Floats) -> Floats:
-        """Return the radii of circles around points that hold 90 % of beliefs, metres, shape (B,)."""
-        return _Likely.of(places, self._x, self._y).radii_m(points)
+    def _likely(self, places: Singles) -> _Likely:
+        return _Likely.of(places, self._x, self._y, self._spread2)
 
     def within(self, places: Singles, lat: npt.ArrayLike, lon: npt.ArrayLike, radius_m: float) -> Floats:
         """Return the probability that each vehicle is within `radius_m` metres of a point (degrees), shape (B,)."""
@@ -106,21 +108,25 @@ class _Likely:
     chance: Singles
     x: Singles
     y: Singles
+    spread2: Singles
+    """Mean square distance of a vehicle from the place, square metres."""
 
     @classmethod
-    def of(cls, places: Singles, x: Singles, y: Singles) -> _Likely:
+    def of(cls, places: Singles, x: Singles, y: Singles, spread2: Singles) -> _Likely:
         beliefs = np.ascontiguousarray(places.T)
         least = beliefs.sum(axis=1, keepdims=True) * np.float32(_MASS_LEFT_OUT / len(places))
         column, place = np.nonzero(beliefs >= least)
         starts = np.searchsorted(column, np.arange(len(beliefs)))
-        return cls(column, starts, beliefs[column, place], x[place], y[place])
+        return cls(column, starts, beliefs[column, place], x[place], y[place], spread2[place])
 
     def medians(self) -> Floats:
         """Return the points of least expected distance in the plane, metres, shape (B, 2)."""
         x, y = self._centers(self.chance)
+        # A place stands for points around it, so no vehicle is at distance 0.
+        least = np.maximum(self.spread2, np.float32(_SMOOTHING_M**2))
         for _ in range(_ITERATIONS):
             east, north = self.x - x[self.column], self.y - y[self.column]
-            x, y = self._centers(self.chance * (east * east + north * north + np.float32(_SMOOTHING_M**2)) ** -0.5)
+            x, y = self._centers(self.chance * (east * east + north * north + least) ** -0.5)
         return np.stack([x, y], axis=-1).astype(np.float64)
 
     def _centers(self, weights: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
@@ -131,14 +137,15 @@ class _Likely:
     def radii_m(self, points: Floats) -> Floats:
         """Return the radii of circles around points that hold 90 % of beliefs, metres, shape (B,)."""
         x, y = points.astype(np.float32).T
-        # Sorting all distances would be slower than counting them in rings of 20 m around each point.
+        # Sorting all distances would be slower than counting them in rings of 10 m around each point.
         distance = np.hypot(self.x - x[self.column], self.y - y[self.column])
         ring = np.minimum(distance * np.float32(1 / _BIN_M), _BINS - 1).astype(np.int64)
         rings = int(ring.max(initial=0)) + 1
         held = np.bincount(self.column * rings + ring, self.chance, len(points) * rings).reshape(-1, rings)
         held = held.cumsum(axis=1)
         radii: Floats = ((held < _SHARE_WITHIN * held[:, -1:]).sum(axis=1) + 1) * _BIN_M
-        return radii
+        off = np.add.reduceat(self.chance * self.spread2, self.starts) / np.add.reduceat(self.chance, self.starts)
+        return np.sqrt(radii**2 + off)
 
 
 def geometric_median(points: Floats, *, nearest: float, rounds: int = 50) -> Floats:

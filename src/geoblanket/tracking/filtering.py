@@ -7,6 +7,13 @@ A *sequence* holds the reports of one vehicle: ascending slots, each with an out
 Sequences run side by side, the longest first, so that one sparse product steps many of them. *Filtered* beliefs know
 the reports up to their slot; *smoothed* beliefs also know the later ones.
 
+Direction
+---------
+A chain of order 1 forgets where a vehicle came from. Over several steps its belief then spreads less than vehicles do,
+which keep their direction: at ε = 1 only 82 % of its circles of 90 % held Porto's training vehicles, and order 2, which
+remembers, held 88 %. So half of a belief of order 1 takes a second step in each step. That makes the estimates of
+order 1 better, too, by 3 to 4 % at ε = 1 and 2.
+
 Hold
 ----
 A vehicle at rest repeats its last report. With a bundle that holds, a report equal to the last one counts as *held*: it
@@ -33,13 +40,16 @@ import numpy.typing as npt
 
 from geoblanket._arrays import Bools, Ints, Positions
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.bundle.storage import Bundle
+from geoblanket.mechanism.bundle.storage import Bundle, LatticeBundle
 from geoblanket.release.fence import NO_FENCES, Fences
-from geoblanket.tracking.motion_model import MotionModel, Singles
+from geoblanket.tracking.motion_model import MotionModel, Singles, SparseRows
 from geoblanket.tracking.observation import ObservationModel, Reports, observations_of
+from geoblanket.tracking.surroundings import surrounded
 
 __all__ = ["LONGEST_GAP_MS", "NO_REPORT", "BeliefFilter", "Moved", "Rested", "Seen", "Sequences", "follow", "smooth"]
 
+_AGAIN: Final = 0.5
+"""In a chain of order 1, this share of a belief takes a second step in each step; see *Direction*."""
 _ANYWHERE: Final = 1e-5
 """Share of a prediction that is spread over all states, so that no report stays impossible for good."""
 NO_REPORT: Final = -1
@@ -71,17 +81,27 @@ class BeliefFilter:
         The likelihood of reports; `BeliefFilter.of` finds it for a bundle.
     holds
         Whether a vehicle at rest repeats its last report, which then tells nothing new.
+    keeps_direction
+        Whether vehicles keep their direction even where the model forgets it, as it does in a chain of order 1.
     """
 
-    def __init__(self, model: MotionModel, observations: ObservationModel, *, holds: bool = False) -> None:
+    def __init__(
+        self, model: MotionModel, observations: ObservationModel, *, holds: bool = False, keeps_direction: bool = False
+    ) -> None:
         self.model, self.observations, self.holds = model, observations, holds
+        self._again = np.float32(_AGAIN if keeps_direction and model.memory == 1 else 0.0)
         self.steps_per_slot = model.steps_in(observations.interval_s)
         self.interval_ms = round(observations.interval_s * 1000)
 
     @classmethod
     def of(cls, bundle: Bundle, model: MotionModel, *, fences: Fences = NO_FENCES) -> BeliefFilter:
-        """Return the filter of a bundle's reports, made by vehicles with these fences."""
-        return cls(model, observations_of(bundle, model, fences), holds=bundle.holds)
+        """Return the filter of a bundle's reports, made by vehicles with these fences.
+
+        Vehicles that report by a lattice may leave the roads of a model: the filter's model then has cells around them.
+        """
+        if isinstance(bundle, LatticeBundle) and model.places_identity:
+            model = surrounded(model, epsilon=bundle.lattice.spec.epsilon_micro / 1e6)
+        return cls(model, observations_of(bundle, model, fences), holds=bundle.holds, keeps_direction=True)
 
     @property
     def bytes_per_vehicle(self) -> int:
@@ -104,7 +124,7 @@ class BeliefFilter:
         """Return beliefs some steps of the model later."""
         result = beliefs
         for _ in range(steps):
-            result = self.model.moves_into @ result
+            result = self._moved(self.model.moves_into, result)
         if steps:
             result *= np.float32(1 - _ANYWHERE)
             result += np.float32(_ANYWHERE) * self.model.start[:, None]
@@ -114,10 +134,16 @@ class BeliefFilter:
         """Return the expectation of values, given the state some steps earlier: the transpose of `predicted`."""
         result = values
         for _ in range(steps):
-            result = self.model.moves @ result
+            result = self._moved(self.model.moves, result)
         if steps:
             result *= np.float32(1 - _ANYWHERE)
             result += np.float32(_ANYWHERE) * (self.model.start @ values)
+        return result
+
+    def _moved(self, moves: SparseRows, values: Singles) -> Singles:
+        result: Singles = moves @ values
+        if self._again:
+            result += self._again * (moves @ result - result)
         return result
 
     @cached_property

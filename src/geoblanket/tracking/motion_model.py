@@ -138,6 +138,11 @@ class MotionModel:
         return len(self.places_e7)
 
     @property
+    def map_places(self) -> int:
+        """The number of places on the map: all of them, but for cells around it (`tracking.surroundings`)."""
+        return self.place_count
+
+    @property
     def trips(self) -> TripShape:
         """When trips start, and how long they are."""
         return TripShape(self.hours, self.lengths)
@@ -186,6 +191,11 @@ class MotionModel:
     def to_degrees(self, xy_m: Floats) -> tuple[Floats, Floats]:
         """Return latitudes and longitudes of points of the plane, shape (..., 2)."""
         return local_degrees(xy_m[..., 0], xy_m[..., 1], origin_lat=self.origin[0], origin_lon=self.origin[1])
+
+    @cached_property
+    def spreads_m(self) -> Singles:
+        """Root mean square distance of a vehicle from each place, metres, shape (P,)."""
+        return np.full(self.place_count, self.spread_m, np.float32)
 
     @cached_property
     def moves(self) -> SparseRows:

@@ -88,11 +88,11 @@ class LatticeObservations:
         places_e7 = model.places_e7.astype(np.int64)
         fenced_e7 = np.column_stack(fences.apply_many_e7(*places_e7.T))
         # A place stands for all points near it, so its likelihood has no sharp peak. The centre of a fence has one.
-        spread = 1000 * model.spread_m / spec.plane.unit_mm
+        spread = 1000 * model.spreads_m / spec.plane.unit_mm
         self._spread = np.where((fenced_e7 == places_e7).all(axis=1), spread, 0.0).astype(np.float32)[:, None]
         x, y = spec.plane.units_e7(*fenced_e7.T)
         self._x, self._y = x.astype(np.float32), y.astype(np.float32)
-        inside = spec.plane.holds_many(model.lat, model.lon)
+        inside = spec.plane.holds_many(model.lat, model.lon)[: model.map_places]
         if 2 * np.count_nonzero(inside) < len(inside):
             raise MismatchError(
                 f"The motion model is of another city: {np.count_nonzero(~inside):,} of its {len(inside):,} places lie "
@@ -252,7 +252,7 @@ class LaplaceObservations:
         self._points = model.to_plane(lat, lon).astype(np.float32)
         self.outputs = len(self._points)
         self._xy_m, self._present = model.xy_m.astype(np.float32), model.present
-        self._rate, self._spread = np.float32(epsilon / 1000), np.float32(model.spread_m)
+        self._rate, self._spread = np.float32(epsilon / 1000), model.spreads_m[:, None]
 
     def likelihood(self, reports: Reports) -> Singles:
         """Return the likelihood of each report from each state, shape (N, B)."""

@@ -191,7 +191,7 @@ class Tracker:
         """How many reports had each outcome."""
         self.dropped = 0
         """Vehicles that were forgotten because memory was full."""
-        self._estimator = Estimator(model)
+        self._estimator = Estimator(self.filter.model)
         self._late = late_slots
         self._most = max(1, memory_bytes // (self.filter.bytes_per_vehicle * (1 + late_slots)))
         self.longest_ahead = max(1, LONGEST_GAP_MS // self.filter.interval_ms)
@@ -450,7 +450,7 @@ class Tracker:
             ("vehicles followed", f"{self.vehicles:,}"),
             ("a report", f"a {self.kind} every {self.filter.interval_ms / 1000:g} s"),
             *((f"reports {outcome}", f"{count:,}") for outcome, count in sorted(self.outcomes.items())),
-            ("motion model", f"{self.model.place_count:,} places, order {self.model.memory}"),
+            ("motion model", f"{self.model.map_places:,} places, order {self.model.memory}"),
         ]
         return card(self, rows)
 
