@@ -131,7 +131,7 @@ def test_a_result_prints_its_figures_with_units(capsys: pytest.CaptureFixture[st
     more = {
         "spent_share": 0.25,
         "bytes": 2048,
-        "breaks": {"gap_s": 1, "lost": 0},
+        "breaks": {"gap_s": 1, "lost": 0, "gap": 7},
         "identity": "ab" * 32,
         "at_m": [1, 2.5],
     }
@@ -139,5 +139,5 @@ def test_a_result_prints_its_figures_with_units(capsys: pytest.CaptureFixture[st
     words = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if line.strip()]
     assert words == [
         "Dinner", "how many eat 1,200", "time in the oven 90 s", "recipe –", "name soup", "how it tastes –",
-        "spent share 25.0%", "size 2,048 bytes", "breaks", "gap 1 s", "identity abababababababab…", "at 1 m · 2.5 m",
+        "spent share 25.0%", "size 2,048 bytes", "breaks", "gap 1 s", "gap 7", "identity abababababababab…", "at 1 m · 2.5 m",
     ]  # fmt: skip

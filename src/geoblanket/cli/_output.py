@@ -147,7 +147,7 @@ def figure(value: Any, unit: str = "") -> str:
     if isinstance(value, float):
         value = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
     elif isinstance(value, int):
-        value = f"{value:,}"
+        value, unit = f"{value:,}", unit.removeprefix("%")  # a share is a float: this is a count
     elif _HASH.fullmatch(str(value)):
         value = f"{value[:16]}…"
     return f"{value} {unit}".rstrip()
