@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -12,7 +13,9 @@ import numpy.typing as npt
 from geoblanket._arrays import Floats, Ints
 from geoblanket._display import short_repr
 from geoblanket.errors import LatticeViolation, MechanismError, ParameterError
+from geoblanket.mechanism.certainty import LossCurve
 from geoblanket.mechanism.costs import Costs
+from geoblanket.mechanism.lattice.loss_curve import lattice_curve
 from geoblanket.mechanism.lattice.spec import DENOMINATOR, SINK, Drawing, LatticeSpec
 from geoblanket.mechanism.lattice.verifier import LatticeCertificate, verify_lattice
 from geoblanket.mechanism.promise import DISCLOSED_BY_HOLD, DISCLOSED_BY_LATTICE, Promise
@@ -174,6 +177,12 @@ class Lattice:
             part = slice(start, start + _AT_A_TIME)
             cells[part] = self._drawing.cells(x[part], y[part], random_words(len(x[part])))
         return cells
+
+    @cache  # noqa: B019  # a lattice lives as long as its process, and few distances are asked for
+    def loss_curve(self, apart_m: float) -> LossCurve:
+        """Return how well one report tells coordinates up to a distance apart, metres, from one another."""
+        plane = self.spec.plane
+        return lattice_curve(self.spec, (1000 * apart_m + 2 * plane.rounding_mm) / plane.unit_mm)
 
     @property
     def promise(self) -> Promise:
