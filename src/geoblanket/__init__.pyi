@@ -33,6 +33,8 @@ from geoblanket.mechanism.bundle.contents import ZoneBundle as ZoneBundle
 from geoblanket.mechanism.bundle.storage import load_bundle as load_bundle
 from geoblanket.mechanism.bundle.storage import save_bundle as save_bundle
 from geoblanket.mechanism.bundle.trust import Trust as Trust
+from geoblanket.mechanism.certainty import Certainty as Certainty
+from geoblanket.mechanism.certainty import certainty as certainty
 from geoblanket.mechanism.mechanism import Mechanism as Mechanism
 from geoblanket.mechanism.problem import Problem as Problem
 from geoblanket.mechanism.repairer import repair as repair

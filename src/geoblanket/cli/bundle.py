@@ -1,4 +1,4 @@
-"""`geoblanket verify`, `show` and `report`: what is in a bundle or a model, and whether it keeps its promise."""
+"""`geoblanket verify`, `show`, `certainty` and `report`: what is in a bundle or a model, and what it promises."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from geoblanket.errors import InputError, MechanismError, MismatchError, Paramet
 if TYPE_CHECKING:
     from geoblanket.mechanism.bundle.storage import Bundle
 
-__all__ = ["report", "show", "verify"]
+__all__ = ["certainty", "report", "show", "verify"]
 
 FileArgument = Annotated[
     Path, typer.Argument(metavar="FILE", help="A bundle of mechanisms, or a motion model.", show_default=False)
@@ -58,6 +58,8 @@ def show(
 
     bundle = load_bundle(file)
     facts = _bundle_facts(bundle, file)
+    if not json:
+        typer.echo(bundle.promise.certain)
     print_result(f"Bundle {file}", facts, json=json, without=_SAID)
     if not json and "lattice" in facts:
         print_result("Lattice", facts["lattice"], json=False, without=NOT_IN_TABLE)
@@ -163,6 +165,7 @@ def verify(
         return
     from geoblanket.mechanism.bundle.storage import LatticeBundle, load_bundle
     from geoblanket.mechanism.bundle.trust import Trust
+    from geoblanket.mechanism.promise import limit_in_words
 
     least = options.read_policy(policy)
     trust = Trust(public_key=public_key, **_VERIFY.read(set_))
@@ -176,10 +179,12 @@ def verify(
     where = ""
     if isinstance(bundle, LatticeBundle):
         where = f"Its frame lies from {bundle.lattice.spec.plane.where}. "
-    verdict = f"OK: {file}: {_size(bundle)}, verified exactly. {where}{bundle.promise.in_one_sentence}"
+        where += f"{limit_in_words(bundle.lattice.epsilon, bundle.lattice.mean_error_km)} "
+    told = f"{where}{bundle.promise.certain} {bundle.promise.in_one_sentence}"
+    verdict = f"OK: {file}: {_size(bundle)}, verified exactly. {told}"
     if json:
-        told = {"guarantee": str(bundle.promise).split("\n"), "notes": notes}
-        print_json({"ok": True, "holds": True, "verdict": verdict, **told, **_bundle_facts(bundle, file)})
+        words = {"guarantee": str(bundle.promise).split("\n"), "notes": notes}
+        print_json({"ok": True, "holds": True, "verdict": verdict, **words, **_bundle_facts(bundle, file)})
         return
     if verbose:
         guarantee = str(bundle.promise).removesuffix(bundle.promise.in_one_sentence).rstrip()
@@ -250,6 +255,81 @@ def _verify_model(file: Path, *, verbose: bool, json: bool) -> None:
         for line in (f"The model comes {model.in_words()}.", *proof):
             typer.echo(line)
     _print_verdict(verdict, notes, verbose=verbose)
+
+
+_SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
+
+
+def certainty(
+    file: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle of mechanisms.", show_default=False)],
+    *,
+    apart: Annotated[float, typer.Option(help="How far apart the two alternatives are, metres.")] = 100.0,
+    for_: Annotated[
+        str, typer.Option("--for", metavar="TIME", help="How long they differ: 90s, 15min, 8h, 30d.")
+    ] = "1h",
+    trip: Annotated[
+        bool, typer.Option("--trip", help="On the move, by two ways; otherwise at one of two places, each day anew.")
+    ] = False,
+    fence: Annotated[float, typer.Option(metavar="KM", help="Radius of a fence around the place, kilometres.")] = 1.0,
+    json: JsonOption = False,
+) -> None:
+    """Tell how sure anyone can be which of two alternatives is true, given all reports: an upper bound, and tight.
+
+    Somebody thinks both alternatives equally probable, sees all reports and computes without limit. With even odds, 50
+    of 100 guesses are right by chance.
+    """
+    from geoblanket.mechanism import certainty as accounting
+    from geoblanket.mechanism.bundle.storage import load_bundle
+
+    bundle, seconds = load_bundle(file), _seconds(for_)
+    # A stay that is held is one draw, and every day is a return.
+    held = bundle.holds and not trip
+    draws = -int(-seconds // (_SECONDS["d"] if held else bundle.needed_clock().interval_s))
+    found = accounting.certainty(bundle, apart_m=apart, reports=draws)
+    added_up = bundle.costs.in_a_row_per_km(draws)
+    facts = {
+        "apart_m": apart,
+        "reports": draws,
+        "held": held,
+        "right": found.right,
+        "epsilon_at_delta_1e-6": found.epsilon(1e-6) if found.error < 1e-6 else None,
+        "added_up_per_km": added_up,
+        "right_inside_a_fence": None if trip else _fenced(bundle, apart, fence),
+    }
+    if json:
+        print_json(facts)
+        return
+    where = "on the road" if trip else "at one of two places"
+    drawn = f"{draws:,} report{'s' * (draws != 1)}{' (one a day: a stay is held)' * held}"
+    typer.echo(f"{found.in_words()}, after {for_} {where}: {drawn}.")
+    typer.echo(f"The reports add up to ε = {added_up:,g} per km, {added_up * apart / 1000:,.3g} for {apart:g} m.")
+    if not trip:
+        right = accounting.times_in_100(_fenced(bundle, apart, fence))
+        typer.echo(f"Inside a fence of {fence:g} km: right {right} times in 100, once for life, after any time.")
+
+
+def _fenced(bundle: Bundle, apart_m: float, radius_km: float) -> float:
+    """Return how often the best guess between two fenced places is right, by the reports from inside."""
+    import numpy as np
+
+    from geoblanket.mechanism.bundle.storage import LatticeBundle
+    from geoblanket.release.fence import fence_delta
+
+    if isinstance(bundle, LatticeBundle):
+        south, _, north, _ = bundle.lattice.spec.plane.corners
+        lat = max(abs(south), abs(north))
+    else:
+        lat = float(np.abs(bundle.places_e7[:, 0]).max()) / 1e7
+    # Both places are rounded to whole metres, and a disc has a grain: 2 m and .01 % are more than both.
+    return (1 + min(fence_delta(1000 * radius_km, apart_m / 1000 + 0.002, lat=lat) + 1e-4, 1.0)) / 2
+
+
+def _seconds(text: str) -> float:
+    """Return a time such as 8h in seconds."""
+    number, unit = text.rstrip("abcdefghijklmnopqrstuvwxyz"), text.lstrip("0123456789.")
+    if unit not in _SECONDS or not number.replace(".", "", 1).isdigit() or not float(number):
+        raise ParameterError(f"--for must be a time such as 90s, 15min, 8h or 30d. Got '{text}' instead.")
+    return float(number) * _SECONDS[unit]
 
 
 def report(

@@ -1,25 +1,26 @@
 """How sure can anyone be: how often the best guess between two alternatives is right, given all reports.
 
-Somebody knows that a vehicle was at one of two places, or on one of two ways, d apart, with even odds. They see n reports
-that were drawn independently, know all about the mechanism, and compute without limit. Their best guess is right with the
-probability (1 + TV)/2; TV is the total variation of the reports' two distributions. `certainty` returns it, tight and never
-below the truth.
+Somebody knows that a vehicle was at one of two places, or on one of two ways, d apart, with even odds. They see n
+reports that were drawn independently, know all about the mechanism, and compute without limit. Their best guess is
+right with the probability (1 + TV)/2; TV is the total variation of the reports' two distributions. `certainty`
+returns it, tight and never below the truth.
 
 Why it is never below the truth
 -------------------------------
-*One report.* H(α) = sup Σ_y max(0, P(y) − α·Q(y)), over all pairs (P, Q) of distributions that a report may have under the
-two alternatives, is convex, and H(α) = 1 − α + α·H(1/α), as pairs can be exchanged. `LossCurve` holds upper bounds of H at
-losses ln α on a grid, and D with H(e^D) = 0. The largest convex function through none but these points is at least H.
-It is itself the curve of a pair (P*, Q*) whose losses ln P*/Q* lie on the grid: P* has α times the change of slope there.
+*One report.* H(α) = sup Σ_y max(0, P(y) − α·Q(y)), over all pairs (P, Q) of distributions that a report may have
+under the two alternatives, is convex, and H(α) = 1 − α + α·H(1/α), as pairs can be exchanged. `LossCurve` holds upper
+bounds of H at losses ln α on a grid, and D with H(e^D) = 0. The largest convex function that is not above these values
+is at least H. It is itself the curve of a pair (P*, Q*) whose losses ln P*/Q* lie on the grid: P* has α times the
+change of slope there.
 
 *n reports.* A pair whose curve lies above H dominates: (P*, Q*) can be turned into any of these pairs by adding noise
-(Blackwell). So can n independent draws of it into the n reports, whatever pair each of them has. The loss of n draws is a sum
-of n independent losses: their distribution is convolved n times, by FFT.
+(Blackwell). So can n independent draws of it into the n reports, whatever pair each of them has. The loss of n draws
+is a sum of n independent losses: their distribution is convolved n times, by FFT.
 
 *Floats.* A transform of length N = 2^t is off by less than f = 16·t·2^-53 of its length in the Euclidean norm (Higham,
-Accuracy and Stability of Numerical Algorithms, theorem 24.2, has less than half of it). No value is above 1, so its n-th power
-is off by n times as much, its transform back by f more, and a sum of N terms by √N times their norm: `error` is
-√N·f·(n·|p|₂ + n + 1), added to every δ. ∎
+Accuracy and Stability of Numerical Algorithms, theorem 24.2, has less than half of it). No value is above 1, so its
+n-th power is off by n times as much, its transform back by f more, and a sum of N terms by √N times their norm:
+√N·f·(n·|P*| + n + 1) is added to every δ, and `_FLOATS` for what the masses of each P* lost. ∎
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, Protocol
 
 import numpy as np
@@ -36,11 +38,21 @@ from geoblanket._arrays import Floats
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.mechanism import Mechanism
 
-__all__ = ["Certainty", "LossCurve", "Told", "certainty", "compose", "excess", "loss_grid", "rows_curve"]
+__all__ = [
+    "Certainty",
+    "LossCurve",
+    "ReportSource",
+    "certainty",
+    "compose",
+    "excess",
+    "loss_grid",
+    "rows_curve",
+    "times_in_100",
+]
 
 _LARGEST_LOSS: Final = 40.0
 """Beyond it the guess is taken to be always right."""
-_SMALLEST_LOSS: Final = 1e-6
+_SMALLEST_LOSS: Final = 1e-4
 _LONGEST: Final = 2**22
 """Losses that are told apart after all reports, at most. Of more reports, each has fewer."""
 _MOST_REPORTS: Final = 2**20
@@ -54,7 +66,8 @@ _FLOATS: Final = 1e-12
 def loss_grid(largest: float, count: int) -> Floats:
     """Return (i + ½)·step for i below a count, where the next one is the largest loss."""
     count = max(count, 0)
-    return (np.arange(count) + 0.5) * (largest / (count + 0.5))
+    losses: Floats = (np.arange(count, dtype=np.float64) + 0.5) * (largest / (count + 0.5))
+    return losses
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,14 +84,14 @@ class LossCurve:
         count = len(self.deltas)
         step = self.largest / (count + 0.5)
         losses, values = (np.arange(count + 1) + 0.5) * step, np.append(self.deltas, 0.0)
-        alphas = np.exp(losses)
+        above_1 = np.expm1(losses)  # α − 1: differences of α lose fewer digits
 
         def slope(i: int, j: int) -> float:
-            return float((values[j] - values[i]) / (alphas[j] - alphas[i]))
+            return float((values[j] - values[i]) / (above_1[j] - above_1[i]))
 
         def middle(i: int) -> float:
             # From H(1/α) = 1 − 1/α + H(α)/α to H(α).
-            return float((values[i] - 1) / (alphas[i] + 1))
+            return float((values[i] - 1) / (above_1[i] + 2))
 
         kept: list[int] = []
         for i in range(count + 1):
@@ -87,10 +100,10 @@ class LossCurve:
             kept.append(i)
         while len(kept) > 1 and middle(kept[0]) >= slope(kept[0], kept[1]):
             kept.pop(0)
-        slopes = [middle(kept[0]), *(slope(i, j) for i, j in zip(kept, kept[1:], strict=False)), 0.0]
-        upper = np.zeros(count + 1)
-        upper[kept] = alphas[kept] * np.diff(slopes)
-        return step, np.concatenate(((upper / alphas)[::-1], upper))
+        slopes = [middle(kept[0]), *(slope(i, j) for i, j in pairwise(kept)), 0.0]
+        lower = np.zeros(count + 1)
+        lower[kept] = np.diff(slopes)
+        return step, np.concatenate((lower[::-1], lower * np.exp(losses)))
 
 
 def excess(p: Floats, losses: Floats, bounds: Floats) -> Floats:
@@ -101,16 +114,16 @@ def excess(p: Floats, losses: Floats, bounds: Floats) -> Floats:
     p, losses
         Probabilities of the outputs under the first alternative, and their losses.
     bounds
-        Increasing.
+        Evenly spaced, increasing.
     """
     counts = losses > bounds[0]
     p, losses = p[counts], losses[counts]
-    bins = np.searchsorted(bounds, losses)
+    step = bounds[-1] - bounds[0] if len(bounds) > 1 else 1.0
+    bins = np.minimum((losses - bounds[0]) * ((len(bounds) - 1) / step), len(bounds) - 1).astype(np.intp)
     # Of p and of q, what has a loss above each bound.
-    p_above, q_above = (
-        np.bincount(bins, each, len(bounds) + 1)[:0:-1].cumsum()[::-1] for each in (p, p * np.exp(-losses))
-    )
-    return p_above - np.exp(bounds) * q_above
+    p_above, q_above = (np.bincount(bins, each, len(bounds))[::-1].cumsum()[::-1] for each in (p, p * np.exp(-losses)))
+    found: Floats = p_above - np.exp(bounds) * q_above
+    return found
 
 
 def rows_curve(parts: Sequence[tuple[Mechanism, int]]) -> LossCurve:
@@ -141,8 +154,12 @@ def rows_curve(parts: Sequence[tuple[Mechanism, int]]) -> LossCurve:
     return LossCurve(largest, deltas * (1 + _FLOATS))
 
 
-class Told(Protocol):
+class ReportSource(Protocol):
     """What reports are drawn from."""
+
+    @property
+    def mean_error_km(self) -> float | None:
+        """How far reports lie from the truth on average, kilometres; None where that depends on a prior."""
 
     def loss_curve(self, apart_m: float) -> LossCurve:
         """Return how well one report tells two alternatives apart that differ by at most so many metres."""
@@ -198,25 +215,25 @@ class Certainty:
 
     def in_words(self) -> str:
         """Return it in a few words, rounded up."""
-        return f"{self.apart_m:,g} m apart: right {self.times_in_100} times in 100 (50 would be chance)"
+        return f"{self.apart_m:,g} m apart: right {times_in_100(self.right)} times in 100 (50 would be chance)"
 
-    @property
-    def times_in_100(self) -> int:
-        """How many of 100 best guesses are right, rounded up."""
-        return math.ceil(100 * self.right - 1e-6)
+
+def times_in_100(right: float) -> int:
+    """Return how many of 100 guesses are right, rounded up."""
+    return math.ceil(100 * right - 1e-6)
 
 
 @checked
-def certainty(told: Told, *, apart_m: float = 100.0, reports: int = 1) -> Certainty:
+def certainty(source: ReportSource, *, apart_m: float = 100.0, reports: int = 1) -> Certainty:
     """Return how sure anyone can be between two alternatives: tight, and never below the truth.
 
     Parameters
     ----------
-    told
+    source
         A bundle, from `load_bundle` or `make_lattice`.
     apart_m
-        How far apart the alternatives are whenever a report is drawn, metres, at most: coordinates for a lattice, places
-        of one zone otherwise.
+        How far apart the alternatives are whenever a report is drawn, metres, at most; with zones, both lie in one
+        zone.
     reports
         How many reports are drawn while they differ. A stay that is held is one.
 
@@ -232,7 +249,7 @@ def certainty(told: Told, *, apart_m: float = 100.0, reports: int = 1) -> Certai
         raise ParameterError(f"Alternatives must be above 0 and at most 1,000 km apart. Got {apart_m:g} m instead.")
     if not 1 <= reports <= _MOST_REPORTS:
         raise ParameterError(f"The number of reports must be from 1 to {_MOST_REPORTS:,}. Got {reports:,} instead.")
-    return compose(told.loss_curve(apart_m), apart_m=apart_m, reports=reports)
+    return compose(source.loss_curve(apart_m), apart_m=apart_m, reports=reports)
 
 
 def compose(curve: LossCurve, *, apart_m: float, reports: int) -> Certainty:
@@ -249,9 +266,9 @@ def compose(curve: LossCurve, *, apart_m: float, reports: int) -> Certainty:
             power *= spectrum
     count = reports * (len(masses) - 1) + 1
     summed = np.maximum(np.fft.irfft(power, 1 << bits)[:count], 0.0)
-    losses = (np.arange(count) - reports * (len(masses) - 1) / 2) * step
+    losses: Floats = (np.arange(count, dtype=np.float64) - reports * (len(masses) - 1) / 2) * step
     off = math.sqrt(1 << bits) * 16 * bits * 2.0**-53 * (reports * (float(np.linalg.norm(masses)) + 1) + 1)
-    return Certainty(apart_m, reports, losses, summed, off)
+    return Certainty(apart_m, reports, losses, summed, off + reports * _FLOATS)
 
 
 def _coarser(curve: LossCurve, most: int) -> LossCurve:

@@ -264,6 +264,11 @@ class LatticeBundle(_AnyBundle):
         """How far coordinates are rounded, metres."""
         return self.lattice.certificate.rounding_mm / 1000
 
+    @property
+    def mean_error_km(self) -> float:
+        """How far reports lie from the truth on average, kilometres."""
+        return self.lattice.mean_error_km
+
     def loss_curve(self, apart_m: float) -> LossCurve:
         """Return how well one report tells coordinates up to a distance apart, metres, from one another."""
         return self.lattice.loss_curve(apart_m)
@@ -309,6 +314,7 @@ class ZoneBundle(_AnyBundle):
 
     output_kind = "place"
     holds: ClassVar = False
+    mean_error_km: ClassVar = None
 
     header: ZoneHeader
     mechanisms: tuple[BundledMechanism, ...]
@@ -379,6 +385,7 @@ class ZoneBundle(_AnyBundle):
             verified=self._verified(),
             not_promised=(*self._parts_in_words(), adds_up, *located, *self._beyond_in_words()),
             training=self.training,
+            source=self,
         )
 
     def _terms(self) -> tuple[str, ...]:

@@ -1,37 +1,41 @@
 """How well one report of a lattice tells two coordinates apart: an upper bound of its hockey-stick curve.
 
-Let P and Q be the probabilities of all cells from x and from x', and H(α) = Σ_y max(0, P(y) − α·Q(y)). `lattice_curve`
-returns H at some α > 1, maximised over **all** pairs of coordinates at most d apart: never below the truth. For α < 1 the
-curve follows from H(α) = 1 − α + α·H(1/α), as pairs can be exchanged.
+Let P and Q be the probabilities of all cells from x and from x', and H(α) = Σ_y max(0, P(y) − α·Q(y)).
+`lattice_curve` returns H at some α > 1, maximised over **all** pairs of coordinates at most d apart: never below the
+truth. For α < 1 the curve follows from H(α) = 1 − α + α·H(1/α), as pairs can be exchanged.
 
 Why it is an upper bound
 ------------------------
 Lengths are in units, h is the side of a cell, and D = ε·d. a = ln 2·ρ/2^33 is the kernel's rate.
 
-*Ideal weights.* With the bounds of `kernel`, W(y | x) ≤ M·e^(θ − a·r) or W(y | x) = c, and
-W(y | x') ≥ ζ·M'·e^(−a·r'), θ = ln 2·(ρ/2^20 + 1)/2^24, ζ = (1 − 2^-28)·c/(c + 1) (`spec`; r and r' are the distances of
-the cell). A cell of weight c from x adds nothing to H, as W(y | x') ≥ c. So with k = ζ·e^(−θ)·min M/max M and
-p(y) = e^(−a·|y − x|), the near cells add at most C·F(α·k), C = max M·e^θ, where
+*Ideal weights.* With the bounds of `kernel`, W(y | x) ≤ M·e^(θ − a·r) or W(y | x) = c, and W(y | x') ≥
+ζ·M'·e^(−a·r'), θ = ln 2·(ρ/2^20 + 1)/2^24, ζ = (1 − 2^-28)·c/(c + 1) (`spec`; r and r' are the distances of the
+cell). A cell of weight c from x adds nothing to H, as W(y | x') ≥ c. So with k = ln(ζ·e^(−θ)·min M/max M) and
+p(y) = e^(−a·|y − x|), the near cells add at most C·F(α·e^k), C = max M·e^θ, where
 
     F(β) = Σ_y max(0, p(y) − β·q(y)),  q(y) = e^(−a·|y − x'|),  x and x' any points of the plane.
 
-*Far cells*, floors and what the sink gets on top have the probability T, at most, from x. The promise gives Q ≥ e^(−D)·P for
-each of them: they add at most T·(1 − α·e^(−D)). Around every far cell the kernel is at most e^(a·h/√2) times its mean over
-the cell's square: T follows from an integral.
+*Far cells*, floors and what the sink gets on top have the probability T, at most, from x. The promise gives Q ≥
+e^(−D)·P for each of them: they add at most T·(1 − α·e^(−D)). Around every far cell the kernel is at most e^(a·h/√2)
+times its mean over the cell's square: T follows from an integral.
 
-*Distance.* r' is convex in x', so the loss L = a·(r' − r) grows along a ray from x at least in proportion to the distance
-where it is positive. For β ≥ 1, F therefore grows along a ray: only x' on the circle of radius d count, or beyond it.
+*Distance.* r' is convex in x', so the loss L = a·(r' − r) grows along a ray from x at least in proportion to the
+distance where it is positive. For β ≥ 1, F therefore grows along a ray: only x' on the circle of radius d count, or
+beyond it.
 
-*Directions.* Take the polygon with J corners around that circle. Between two corners x'₁, x'₂, at x' = λ·x'₁ + (1 − λ)·x'₂,
-λ·q₁ + (1 − λ)·q₂ − q ≤ ½·(a·l)²·e^(2·a·l)·q, l half the edge, because q'' ≤ a²·q (q has a peak at y, which only helps). As
-max(0, ·) is convex, F is at most its largest value at a corner plus ½·(a·l)²·e^(2·a·l)·Σ β·q over the cells with β·q < p.
+*Directions.* Take the polygon with J corners around that circle. Between two corners x'₁, x'₂, at x' = λ·x'₁ + (1 −
+λ)·x'₂, λ·q₁ + (1 − λ)·q₂ − q ≤ ½·(a·l)²·e^(2·a·l)·q, l half the edge, because q'' ≤ a²·q (q has a peak at y, which
+only helps). As max(0, ·) is convex, F is at most its largest value at a corner plus ½·(a·l)²·e^(2·a·l)·Σ β·q over the
+cells with β·q < p.
 
-*Positions.* Shift x and x' together: in a square of side g, by bilinear weights λ_i on its corners δ_i away, Σ λ_i·δ_i = 0,
-Σ λ_i·|δ_i|² ≤ g²/2 and Σ λ_i·(w·δ_i)² ≤ g²/4 for unit vectors w. From |v + δ| ≤ |v| + w·δ + |δ|²/(2·|v|):
-p − Σ λ_i·p_i ≤ a·p·min(g²/(4·r), g/√2). From |v + δ| ≥ |v| + w·δ: Σ λ_i·q_i − q ≤ (a·g)²/8·e^(√2·a·g)·q. The sums of
-both over cells with β·q < p are added. The cell has eight symmetries and the polygon too, so an eighth of it is enough. ∎
+*Positions.* Shift x and x' together: in a square of side g, by bilinear weights λ_i on its corners δ_i away, Σ
+λ_i·δ_i = 0, Σ λ_i·|δ_i|² ≤ g²/2 and Σ λ_i·(w·δ_i)² ≤ g²/4 for unit vectors w. From |v + δ| ≤ |v| + w·δ +
+|δ|²/(2·|v|): p − Σ λ_i·p_i ≤ a·p·min(g²/(4·r), g/√2). From |v + δ| ≥ |v| + w·δ: Σ λ_i·q_i − q ≤
+(a·g)²/8·e^(√2·a·g)·q. The sums of both over cells with β·q < p are added. The cell has eight symmetries and the
+polygon too, so an eighth of it is enough. ∎
 
-Sums are of some thousand floats between 0 and 1. What they round is far below `_FLOATS`, by which α and H are increased.
+Sums are of some thousand floats between 0 and 1. What they round is far below `_FLOATS`, by which α and H are
+increased.
 """
 
 from __future__ import annotations
@@ -49,8 +53,8 @@ __all__ = ["lattice_curve"]
 
 _REACH: Final = 10.5
 """Cells within this distance times a are summed one by one: all but one report in two thousand."""
-_ADDED: Final = 1e-3
-"""What directions may add to H, and positions, as a share of D: together .2 points of certainty at 65 %, or less."""
+_ADDED: Final = 5e-4
+"""What directions may add to H, and positions, as a share of D: together .1 points of certainty, or less."""
 _SMALL: Final = 0.05
 """For a smaller D as much is added as for this one: nearly nothing."""
 _LARGEST: Final = 40.0
@@ -67,15 +71,16 @@ def lattice_curve(spec: LatticeSpec, distance: float) -> LossCurve:
     k = math.log(smallest / largest) - theta - 1 / spec.floor - 2**-27 - _FLOATS
     top = largest * 2.0 ** (31 - spec.shift) / DENOMINATOR * math.exp(theta)
     pure = spec.epsilon_micro * spec.plane.unit_mm * distance / 10**12
-    # α·k must be at least 1: for points that are so near to one another there are fewer losses, or none but D.
-    losses = loss_grid(pure, min(_LOSSES, math.floor(pure / -k / 2)))
+    # α·e^k must be at least 1: for points that are very near to one another there are fewer losses, or none but D.
+    losses = loss_grid(pure, min(_LOSSES, math.floor(pure / -k / 2 - 0.5)))
     if not len(losses) or pure > _LARGEST:
         return LossCurve(pure, np.empty(0))
     corners, steps = _net(a * distance, a * h)
     near, far = _cells(spec, a)
     g, edge = h / 2 / steps, a * distance * math.tan(math.pi / corners)
     added = edge**2 / 2 * math.exp(2 * edge) + (a * g) ** 2 / 8 * math.exp(math.sqrt(2) * a * g)
-    curve = top * _largest_sums(near, a, (distance, corners), g * np.column_stack(np.tril_indices(steps + 1)), losses + k)
+    positions = np.column_stack(np.tril_indices(steps + 1)).astype(np.float64) * g
+    curve = top * _largest_sums(near, a, (distance, corners), positions, losses + k)
     curve += added * math.exp(-k) + top * a * _bent(near, a, h, g)
     share = top * far + (spec.floor * spec.cell_count + 2 * SINK_BASE) / DENOMINATOR
     curve += min(share, 1.0) * -np.expm1(losses - pure)
@@ -83,7 +88,7 @@ def lattice_curve(spec: LatticeSpec, distance: float) -> LossCurve:
 
 
 def _net(loss: float, cell: float) -> tuple[int, int]:
-    """Return the corners of the polygon, and the steps from a cell's centre to its edge: what they add is in proportion."""
+    """Return the corners of the polygon, and the steps of positions from a cell's centre to its edge."""
     allowed = _ADDED * max(loss, _SMALL)
     corners = 8 * math.ceil(math.pi / math.atan(math.sqrt(2 * allowed) / loss) / 8)
     return corners, math.ceil(cell / 2 * math.sqrt(0.45 / allowed))
@@ -117,6 +122,6 @@ def _largest_sums(near: Floats, a: float, circle: tuple[float, int], positions: 
         r = np.hypot(x, y)
         p = np.exp(-a * r)
         for east, north in moves:
-            losses = a * (np.hypot(x - east, y - north) - r)
+            losses = a * (np.sqrt((x - east) ** 2 + (y - north) ** 2) - r)
             np.maximum(largest, excess(p, losses, bounds), out=largest)
     return largest
