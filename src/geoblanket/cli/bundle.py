@@ -313,13 +313,13 @@ def _fenced(bundle: Bundle, apart_m: float, radius_km: float) -> float:
     import numpy as np
 
     from geoblanket.mechanism.bundle.storage import LatticeBundle
-    from geoblanket.release.fence import fence_delta
+    from geoblanket.release.fence import LARGEST_LATITUDE, fence_delta
 
     if isinstance(bundle, LatticeBundle):
         south, _, north, _ = bundle.lattice.spec.plane.corners
         lat = max(abs(south), abs(north))
     else:
-        lat = float(np.abs(bundle.places_e7[:, 0]).max()) / 1e7
+        lat = float(np.abs(bundle.places_e7[:, 0]).max()) / 1e7 if bundle.located else LARGEST_LATITUDE
     # Both places are rounded to whole metres, and a disc has a grain: 2 m and .01 % are more than both.
     return (1 + min(fence_delta(1000 * radius_km, apart_m / 1000 + 0.002, lat=lat) + 1e-4, 1.0)) / 2
 
