@@ -31,8 +31,8 @@ def test_verify_ends_with_the_verdict_and_a_few_notes(bundle: Path) -> None:
     assert result.exit_code == 0, result.output
     verdict, *notes = result.stdout.splitlines()
     assert verdict.startswith(
-        f"OK: {bundle}: 2 mechanisms in 1 zone, verified exactly. The best guess between two locations of one zone, 100 m "
-        "apart, is right "
+        f"OK: {bundle}: 2 mechanisms in 1 zone, verified exactly. The best guess between two locations of one zone, "
+        "100 m apart, is right "
     )
     assert " (50 would be chance; ε = 4 per km). In one sentence: each report" in verdict
     assert 1 <= len(notes) <= 5

@@ -142,7 +142,7 @@ def test_a_summary_says_where_the_frame_is(bundle: Path, tmp_path: Path) -> None
 
 
 def test_a_lattice_that_devices_refuse_says_which_policy_they_need(tmp_path: Path) -> None:
-    options = ("lattice", "--epsilon", 0.1, "--center", "41,-8", "--out", tmp_path / "a.bundle")
+    options = ("lattice", "--epsilon", 0.07, "--center", "41,-8", "--out", tmp_path / "a.bundle")
     code, _, talk, _ = run(*options)
     assert code == 0, talk
     assert "Devices refuse this bundle by default." in talk

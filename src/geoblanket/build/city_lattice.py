@@ -55,7 +55,7 @@ def make_lattice(
         costs one report. At least what coordinates are rounded to, at most 2/ε km; 0: never, and a parked vehicle is
         found.
     cell_m
-        Metres from edge to edge of a cell; None: about 200/ε.
+        Metres from edge to edge of a cell; None: about 140/ε.
     version
         The publisher's number, which only grows; None: 1, or one more than that of the bundle that is replaced.
     progress

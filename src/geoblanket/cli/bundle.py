@@ -165,7 +165,6 @@ def verify(
         return
     from geoblanket.mechanism.bundle.storage import LatticeBundle, load_bundle
     from geoblanket.mechanism.bundle.trust import Trust
-    from geoblanket.mechanism.promise import limit_in_words
 
     least = options.read_policy(policy)
     trust = Trust(public_key=public_key, **_VERIFY.read(set_))
@@ -179,9 +178,8 @@ def verify(
     where = ""
     if isinstance(bundle, LatticeBundle):
         where = f"Its frame lies from {bundle.lattice.spec.plane.where}. "
-        where += f"{limit_in_words(bundle.lattice.epsilon, bundle.lattice.mean_error_km)} "
-    told = f"{where}{bundle.promise.certain} {bundle.promise.in_one_sentence}"
-    verdict = f"OK: {file}: {_size(bundle)}, verified exactly. {told}"
+    told = " ".join((bundle.promise.certain, *bundle.promise.limit, bundle.promise.in_one_sentence))
+    verdict = f"OK: {file}: {_size(bundle)}, verified exactly. {where}{told}"
     if json:
         words = {"guarantee": str(bundle.promise).split("\n"), "notes": notes}
         print_json({"ok": True, "holds": True, "verdict": verdict, **words, **_bundle_facts(bundle, file)})

@@ -33,7 +33,6 @@ __all__ = [
     "hour_in_words",
     "laplace_errors",
     "learned_in_words",
-    "limit_in_words",
     "odds",
     "odds_in_words",
     "times_in_words",
@@ -146,15 +145,6 @@ def fenced_in_words(radius_km: float, delta: float) -> str:
         f"only stays about {_two_digits(fenced_m(radius_km))} off, after any number of nights. Two places 100 m apart: "
         f"right {times_in_100((1 + delta) / 2)} times in 100, once for life (50 would be chance; δ = {100 * delta:.1f} "
         "%). The ways in and out still tell something: a larger fence tells less."
-    )
-
-
-def limit_in_words(epsilon: float, mean_km: float) -> str:
-    """Return how near reports come to the limit of all mechanisms (`mechanism.lattice.limit`), in a sentence."""
-    above = 100 * (mean_km / limit_km(epsilon) - 1)
-    return (
-        f"A report is {_distance(mean_km)} off on average: {above:.1f} % above the least that any mechanism with this "
-        "promise can do."
     )
 
 
@@ -272,6 +262,17 @@ class Promise:
         )
 
     @property
+    def limit(self) -> list[str]:
+        """How near reports come to the limit of all mechanisms, in a sentence; none where that depends on a prior."""
+        if (mean_km := self.source.mean_error_km) is None:
+            return []
+        above = 100 * (mean_km / limit_km(self.epsilon) - 1)
+        return [
+            f"A report is {_distance(mean_km)} off on average: {above:.1f} % above the least that any mechanism with "
+            "this promise can do."
+        ]
+
+    @property
     def meaning(self) -> list[str]:
         """What the promise means for a vehicle, in sentences; the last is about a vehicle at rest."""
         lines = [self.certain, odds_in_words(self.epsilon, between=self.between)]
@@ -281,8 +282,7 @@ class Promise:
                 f"Half of the reports are within {_distance(errors.median_km)} of the truth, 95 % within "
                 f"{_distance(errors.most_km)}."
             )
-        if (mean_km := self.source.mean_error_km) is not None:
-            lines.append(limit_in_words(self.epsilon, mean_km))
+        lines += self.limit
         if self.interval_s is not None:
             hour = self.costs.in_a_row_per_km(HOUR_S / self.interval_s)
             lines.append(hour_in_words(hour, self.interval_s))
