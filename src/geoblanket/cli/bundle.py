@@ -262,13 +262,9 @@ def certainty(
     file: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle of mechanisms.", show_default=False)],
     *,
     apart: Annotated[float, typer.Option(help="How far apart the two alternatives are, metres.")] = 100.0,
-    for_: Annotated[
-        str, typer.Option("--for", metavar="TIME", help="How long they differ: 90s, 15min, 8h, 30d.")
-    ] = "1h",
-    trip: Annotated[
-        bool, typer.Option("--trip", help="On the move, by two ways; otherwise at one of two places, each day anew.")
-    ] = False,
-    fence: Annotated[float, typer.Option(metavar="KM", help="Radius of a fence around the place, kilometres.")] = 1.0,
+    for_: Annotated[str, typer.Option("--for", metavar="TIME", help="How long they differ: 15min, 8h, 30d.")] = "1h",
+    trip: Annotated[bool, typer.Option("--trip", help="On two ways; otherwise at two places, each day anew.")] = False,
+    fence: Annotated[float, typer.Option(help="Radius of a fence around the place, km.", min=0.1, max=10)] = 1.0,
     json: JsonOption = False,
 ) -> None:
     """Tell how sure anyone can be which of two alternatives is true, given all reports: an upper bound, and tight.
@@ -285,41 +281,29 @@ def certainty(
     draws = -int(-seconds // (_SECONDS["d"] if held else bundle.needed_clock().interval_s))
     found = accounting.certainty(bundle, apart_m=apart, reports=draws)
     added_up = bundle.costs.in_a_row_per_km(draws)
-    facts = {
-        "apart_m": apart,
-        "reports": draws,
-        "held": held,
-        "right": found.right,
-        "epsilon_at_delta_1e-6": found.epsilon(1e-6) if found.error < 1e-6 else None,
-        "added_up_per_km": added_up,
-        "right_inside_a_fence": None if trip else _fenced(bundle, apart, fence),
-    }
+    fenced = None if trip else _fenced(apart, fence)
     if json:
-        print_json(facts)
+        facts = {"apart_m": apart, "reports": draws, "held": held, "right": found.right, "right_inside_a_fence": fenced}
+        epsilon = found.epsilon(1e-6) if found.error < 1e-6 else None
+        print_json({**facts, "epsilon_at_delta_1e-6": epsilon, "added_up_per_km": added_up})
         return
     where = "on the road" if trip else "at one of two places"
     drawn = f"{draws:,} report{'s' * (draws != 1)}{' (one a day: a stay is held)' * held}"
     typer.echo(f"{found.in_words()}, after {for_} {where}: {drawn}.")
     typer.echo(f"The reports add up to ε = {added_up:,g} per km, {added_up * apart / 1000:,.3g} for {apart:g} m.")
-    if not trip:
-        right = accounting.times_in_100(_fenced(bundle, apart, fence))
-        typer.echo(f"Inside a fence of {fence:g} km: right {right} times in 100, once for life, after any time.")
+    if fenced is not None:
+        typer.echo(
+            f"Inside a fence of {fence:g} km: right {accounting.times_in_100(fenced)} times in 100, once for life."
+        )
 
 
-def _fenced(bundle: Bundle, apart_m: float, radius_km: float) -> float:
-    """Return how often the best guess between two fenced places is right, by the reports from inside."""
-    import numpy as np
-
-    from geoblanket.mechanism.bundle.storage import LatticeBundle
+def _fenced(apart_m: float, radius_km: float) -> float:
+    """Return how often the best guess between two fenced places is right, at most, by the reports from inside."""
     from geoblanket.release.fence import LARGEST_LATITUDE, fence_delta
 
-    if isinstance(bundle, LatticeBundle):
-        south, _, north, _ = bundle.lattice.spec.plane.corners
-        lat = max(abs(south), abs(north))
-    else:
-        lat = float(np.abs(bundle.places_e7[:, 0]).max()) / 1e7 if bundle.located else LARGEST_LATITUDE
     # Both places are rounded to whole metres, and a disc has a grain: 2 m and .01 % are more than both.
-    return (1 + min(fence_delta(1000 * radius_km, apart_m / 1000 + 0.002, lat=lat) + 1e-4, 1.0)) / 2
+    delta = fence_delta(1000 * radius_km, apart_m / 1000 + 0.002, lat=LARGEST_LATITUDE) + 1e-4
+    return (1 + min(delta, 1.0)) / 2
 
 
 def _seconds(text: str) -> float:

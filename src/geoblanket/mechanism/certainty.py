@@ -38,19 +38,9 @@ from geoblanket._arrays import Floats
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.mechanism import Mechanism
 
-__all__ = [
-    "Certainty",
-    "LossCurve",
-    "ReportSource",
-    "certainty",
-    "compose",
-    "excess",
-    "loss_grid",
-    "rows_curve",
-    "times_in_100",
-]
+__all__ = ["LARGEST_LOSS", "LOSSES", "Certainty", "LossCurve", "ReportSource", "certainty", "compose", "times_in_100"]
 
-_LARGEST_LOSS: Final = 40.0
+LARGEST_LOSS: Final = 40.0
 """Beyond it the guess is taken to be always right."""
 _SMALLEST_LOSS: Final = 1e-4
 _LONGEST: Final = 2**22
@@ -58,14 +48,14 @@ _LONGEST: Final = 2**22
 _MOST_REPORTS: Final = 2**20
 _MOST_PAIRS: Final = 20_000
 """Pairs of rows that are compared one by one: half a second."""
-_LOSSES: Final = 31
+LOSSES: Final = 31
+"""Points of a curve: with twice as many, certainty would be .002 points lower."""
 _FLOATS: Final = 1e-12
 """More than floating point loses of a loss, or of a sum over outputs."""
 
 
 def loss_grid(largest: float, count: int) -> Floats:
-    """Return (i + ½)·step for i below a count, where the next one is the largest loss."""
-    count = max(count, 0)
+    """Return (i + ½)·step for i below a count, where the next one is the largest loss; none for a count below 1."""
     losses: Floats = (np.arange(count, dtype=np.float64) + 0.5) * (largest / (count + 0.5))
     return losses
 
@@ -79,11 +69,14 @@ class LossCurve:
     deltas: Floats
     """H at the losses of `loss_grid`, smallest first."""
 
+    @property
+    def points(self) -> tuple[Floats, Floats]:
+        """All losses with their H, the largest included."""
+        return np.append(loss_grid(self.largest, len(self.deltas)), self.largest), np.append(self.deltas, 0.0)
+
     def pair(self) -> tuple[float, Floats]:
         """Return the step of the grid, and P* at its losses (i + ½)·step for i = −K to K − 1."""
-        count = len(self.deltas)
-        step = self.largest / (count + 0.5)
-        losses, values = (np.arange(count + 1) + 0.5) * step, np.append(self.deltas, 0.0)
+        losses, values = self.points
         above_1 = np.expm1(losses)  # α − 1: differences of α lose fewer digits
 
         def slope(i: int, j: int) -> float:
@@ -94,16 +87,16 @@ class LossCurve:
             return float((values[i] - 1) / (above_1[i] + 2))
 
         kept: list[int] = []
-        for i in range(count + 1):
+        for i in range(len(losses)):
             while len(kept) > 1 and slope(kept[-2], kept[-1]) >= slope(kept[-1], i):
                 kept.pop()
             kept.append(i)
         while len(kept) > 1 and middle(kept[0]) >= slope(kept[0], kept[1]):
             kept.pop(0)
         slopes = [middle(kept[0]), *(slope(i, j) for i, j in pairwise(kept)), 0.0]
-        lower = np.zeros(count + 1)
+        lower = np.zeros(len(losses))
         lower[kept] = np.diff(slopes)
-        return step, np.concatenate((lower[::-1], lower * np.exp(losses)))
+        return self.largest / (len(losses) - 0.5), np.concatenate((lower[::-1], lower * np.exp(losses)))
 
 
 def excess(p: Floats, losses: Floats, bounds: Floats) -> Floats:
@@ -145,10 +138,10 @@ def rows_curve(parts: Sequence[tuple[Mechanism, int]]) -> LossCurve:
             used = p[i] > 0
             pairs.append((p[i][used], logs[i][used] - logs[j][used]))
     largest = max((float(losses.max()) for _, losses in pairs), default=0.0) + _FLOATS
-    if not _SMALLEST_LOSS < largest < _LARGEST_LOSS:
+    if not _SMALLEST_LOSS < largest < LARGEST_LOSS:
         return LossCurve(largest, np.empty(0))
-    bounds = loss_grid(largest, _LOSSES)
-    deltas = np.zeros(_LOSSES)
+    bounds = loss_grid(largest, LOSSES)
+    deltas = np.zeros(LOSSES)
     for p, losses in pairs:
         np.maximum(deltas, excess(p, losses, bounds - _FLOATS), out=deltas)
     return LossCurve(largest, deltas * (1 + _FLOATS))
@@ -254,7 +247,7 @@ def certainty(source: ReportSource, *, apart_m: float = 100.0, reports: int = 1)
 
 def compose(curve: LossCurve, *, apart_m: float, reports: int) -> Certainty:
     """Return how sure anyone can be after a number of reports, each with the same curve."""
-    if curve.largest > _LARGEST_LOSS:
+    if curve.largest > LARGEST_LOSS:
         return Certainty(apart_m, reports, np.array([math.inf]), np.ones(1), 0.0)
     step, masses = _coarser(curve, _LONGEST // reports).pair()
     bits = (reports * (len(masses) - 1)).bit_length()
@@ -276,5 +269,5 @@ def _coarser(curve: LossCurve, most: int) -> LossCurve:
     fewer = loss_grid(curve.largest, most // 2 - 1)
     if len(fewer) >= len(curve.deltas):
         return curve
-    known = np.append(loss_grid(curve.largest, len(curve.deltas)), curve.largest)
-    return LossCurve(curve.largest, np.interp(np.exp(fewer), np.exp(known), np.append(curve.deltas, 0.0)))
+    losses, values = curve.points
+    return LossCurve(curve.largest, np.interp(np.exp(fewer), np.exp(losses), values))

@@ -241,20 +241,17 @@ class Promise:
         """How sure anyone can be between two alternatives 100 m apart: after one report, and after more."""
         apart_m, draws = 1000 * DISTANCES_KM[0], {"one report": 1}
         if self.interval_s is not None:
-            if self.between == "location" and self.hold_m:
-                draws["a month of nights at one of them"] = _NIGHTS["month"]
-            elif self.between == "location":
-                draws["a night at one of them"] = math.ceil(NIGHT_S / self.interval_s)
-            draws["an hour on the road"] = math.ceil(HOUR_S / self.interval_s)
+            night, hour = (math.ceil(seconds / self.interval_s) for seconds in (NIGHT_S, HOUR_S))
+            nights = {"a month of nights at one of them": 30} if self.hold_m else {"a night at one of them": night}
+            draws |= (nights if self.between == "location" else {}) | {"an hour on the road": hour}
         curve = self.source.loss_curve(apart_m)
         return {what: compose(curve, apart_m=apart_m, reports=count) for what, count in draws.items()}
 
     @property
     def certain(self) -> str:
         """How sure anyone can be, in a sentence: metres and chances, with ε in brackets."""
-        first, *others = (f"{times_in_100(each.right)} {{}}after {what}" for what, each in self.certainties.items())
-        found = [first.format("times in 100 "), *(other.format("") for other in others)]
-        listed = found[0] if not others else f"{', '.join(found[:-1])} and {found[-1]}"
+        first, *others = (f"{times_in_100(each.right)} after {what}" for what, each in self.certainties.items())
+        listed = ", ".join((first.replace(" ", " times in 100 ", 1), *others))
         zone = "" if self.between == "location" else " of one zone"
         return (
             f"The best guess between two locations{zone}, {_distance(DISTANCES_KM[0])} apart, is right {listed} (50 "

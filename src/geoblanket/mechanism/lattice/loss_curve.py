@@ -46,7 +46,7 @@ from typing import Final
 import numpy as np
 
 from geoblanket._arrays import Floats
-from geoblanket.mechanism.certainty import LossCurve, excess, loss_grid
+from geoblanket.mechanism.certainty import LARGEST_LOSS, LOSSES, LossCurve, excess, loss_grid
 from geoblanket.mechanism.lattice.spec import DENOMINATOR, SINK_BASE, LatticeSpec
 
 __all__ = ["lattice_curve"]
@@ -57,9 +57,6 @@ _ADDED: Final = 5e-4
 """What directions may add to H, and positions, as a share of D: together .1 points of certainty, or less."""
 _SMALL: Final = 0.05
 """For a smaller D as much is added as for this one: nearly nothing."""
-_LARGEST: Final = 40.0
-"""For a larger D the pure bound says all: the guess is always right."""
-_LOSSES: Final = 31
 _FLOATS: Final = 1e-9
 
 
@@ -72,8 +69,8 @@ def lattice_curve(spec: LatticeSpec, distance: float) -> LossCurve:
     top = largest * 2.0 ** (31 - spec.shift) / DENOMINATOR * math.exp(theta)
     pure = spec.epsilon_micro * spec.plane.unit_mm * distance / 10**12
     # α·e^k must be at least 1: for points that are very near to one another there are fewer losses, or none but D.
-    losses = loss_grid(pure, min(_LOSSES, math.floor(pure / -k / 2 - 0.5)))
-    if not len(losses) or pure > _LARGEST:
+    losses = loss_grid(pure, min(LOSSES, math.floor(pure / -k / 2 - 0.5)))
+    if not len(losses) or pure > LARGEST_LOSS:
         return LossCurve(pure, np.empty(0))
     corners, steps = _net(a * distance, a * h)
     near, far = _cells(spec, a)

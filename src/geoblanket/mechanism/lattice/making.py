@@ -25,8 +25,6 @@ LARGEST_CELLS: Final = 2**26
 _CELL_EPSILON_M: Final = 140.0
 """Cells are 140/ε m wide: the mean error is then .4 % above the limit (`limit`). With 200/ε m it would be .7 %, with
 100/ε m .25 %; but draws that are not prepared take half as long, and twice as long."""
-_LARGE_CELL_EPSILON_M: Final = 200.0
-"""In frames that would otherwise have too many cells."""
 _LEAST_CELLS: Final = 100
 _UNITS_IN_CELL: Final = 100
 _LEAST_UNIT_MM: Final = 1000
@@ -109,7 +107,7 @@ def spec_over(area: Area, *, epsilon: float, cell_m: float | None = None, progre
             "Take a larger ε, smaller cells or a larger area."
         )
     if cells > LARGEST_CELLS and cell_m is None:
-        return spec_over(area, epsilon=epsilon, cell_m=_LARGE_CELL_EPSILON_M / epsilon, progress=progress)
+        return spec_over(area, epsilon=epsilon, cell_m=200 / epsilon, progress=progress)
     if cells > LARGEST_CELLS:
         raise ParameterError(
             f"The frame of {side_km:,.0f} km has {cells:,} cells of {1000 * cell_km:.3g} m, more than "
