@@ -272,14 +272,14 @@ def certainty(
     Somebody thinks both alternatives equally probable, sees all reports and computes without limit. With even odds, 50
     of 100 guesses are right by chance.
     """
-    from geoblanket.mechanism import certainty as accounting
+    from geoblanket.mechanism import certainty as sure
     from geoblanket.mechanism.bundle.storage import load_bundle
 
     bundle, seconds = load_bundle(file), _seconds(for_)
     # A stay that is held is one draw, and every day is a return.
     held = bundle.holds and not trip
     draws = -int(-seconds // (_SECONDS["d"] if held else bundle.needed_clock().interval_s))
-    found = accounting.certainty(bundle, apart_m=apart, reports=draws)
+    found = sure.certainty(bundle, apart_m=apart, reports=draws)
     added_up = bundle.costs.in_a_row_per_km(draws)
     fenced = None if trip else _fenced(apart, fence)
     if json:
@@ -292,9 +292,7 @@ def certainty(
     typer.echo(f"{found.in_words()}, after {for_} {where}: {drawn}.")
     typer.echo(f"The reports add up to ε = {added_up:,g} per km, {added_up * apart / 1000:,.3g} for {apart:g} m.")
     if fenced is not None:
-        typer.echo(
-            f"Inside a fence of {fence:g} km: right {accounting.times_in_100(fenced)} times in 100, once for life."
-        )
+        typer.echo(f"Inside a fence of {fence:g} km: right {sure.times_in_100(fenced)} times in 100, once for life.")
 
 
 def _fenced(apart_m: float, radius_km: float) -> float:
