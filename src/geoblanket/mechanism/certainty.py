@@ -238,6 +238,8 @@ def certainty(source: ReportSource, *, apart_m: float = 100.0, reports: int = 1)
     >>> print(hour.in_words())
     100 m apart: right 66 times in 100 (50 would be chance)
     """
+    if not hasattr(source, "loss_curve"):
+        raise ParameterError(f"A bundle is needed. Got {type(source).__name__} instead. Load one with load_bundle.")
     if not 0 < apart_m <= 1e6:
         raise ParameterError(f"Alternatives must be above 0 and at most 1,000 km apart. Got {apart_m:g} m instead.")
     if not 1 <= reports <= _MOST_REPORTS:

@@ -263,10 +263,9 @@ class Promise:
         """How near reports come to the limit of all mechanisms, in a sentence; none where that depends on a prior."""
         if (mean_km := self.source.mean_error_km) is None:
             return []
-        above = 100 * (mean_km / limit_km(self.epsilon) - 1)
         return [
-            f"A report is {_distance(mean_km)} off on average: {above:.1f} % above the least that any mechanism with "
-            "this promise can do."
+            f"A report is {_distance(mean_km)} off on average: {100 * (mean_km / limit_km(self.epsilon) - 1):.1f} % "
+            "above the least that any mechanism with this promise can do."
         ]
 
     @property
