@@ -76,7 +76,7 @@ def make_lattice(
     >>> from geoblanket import make_lattice
     >>> bundle = make_lattice((45.0, -30.0, 3.0), "lattice.bundle", epsilon=8, interval_s=60)
     >>> bundle
-    <LatticeBundle: 116,281 cells of 25 m, ε = 8 per km, held within 50 m, verified exactly, not signed>
+    <LatticeBundle: 223,729 cells of 18 m, ε = 8 per km, held within 50 m, verified exactly, not signed>
     >>> print(bundle.promise.in_one_sentence)
     In one sentence: each report changes the odds between two locations, ...; a stay costs one report; ...
     """
