@@ -33,6 +33,7 @@ RESULTS = {
     *(
         "Audit",
         "BuildRecord",
+        "Certainty",
         "LatticeBundle",
         "ZoneBundle",
         "CIResult",

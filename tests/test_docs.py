@@ -286,6 +286,7 @@ MAKERS = (
     "Fleet",
     "draw_reports",
     "make_plan",
+    "certainty",
 )
 """Names whose examples make what other examples use, in this order."""
 WITHOUT_EXAMPLE = {

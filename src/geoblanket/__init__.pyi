@@ -37,6 +37,8 @@ from geoblanket.mechanism.bundle.contents import ZoneBundle as ZoneBundle
 from geoblanket.mechanism.bundle.storage import load_bundle as load_bundle
 from geoblanket.mechanism.bundle.storage import save_bundle as save_bundle
 from geoblanket.mechanism.bundle.trust import Trust as Trust
+from geoblanket.mechanism.certainty import Certainty as Certainty
+from geoblanket.mechanism.certainty import certainty as certainty
 from geoblanket.mechanism.context import ContextProblem as ContextProblem
 from geoblanket.mechanism.context import ContextVariable as ContextVariable
 from geoblanket.mechanism.context import contextual_problem as contextual_problem

@@ -53,7 +53,7 @@ def test_a_bundle_that_replaces_another_has_the_next_version(tmp_path: Path) -> 
         ((41.0, -8.6, 15), {"hold_m": float("nan")}, "hold_m must be 0 to 100 m"),
         ((41.0, -8.6, 15), {"hold_m": 101}, "Got 101 m instead"),
         ((41.0, -8.6, 15), {"hold_m": 0.1}, "at least the 1 m to which this lattice rounds coordinates"),
-        ((41.0, -8.6, 15), {"epsilon": 0.02, "cell_m": None}, "at least the 100 m to which this lattice rounds"),
+        ((41.0, -8.6, 15), {"epsilon": 0.02, "cell_m": None}, "at least the 70 m to which this lattice rounds"),
         ((41.0, -8.6, 15), {"epsilon": 0}, "ε must be"),
     ],
 )

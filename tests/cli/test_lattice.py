@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from geoblanket import certainty
 from geoblanket.cli.main import app
 from geoblanket.errors import MismatchError
 from tests.mechanism.bundles import load_lattice
@@ -68,6 +69,33 @@ def test_verify_show_and_report_take_it(bundle: Path, tmp_path: Path) -> None:
     assert "A stay costs one report, however long" in (tmp_path / "report" / "report.html").read_text("utf-8")
 
 
+def test_how_sure_anyone_can_be(bundle: Path) -> None:
+    """A stay that is held is one report, and a month of them 30; on the road every report counts."""
+    lattice = load_lattice(bundle)
+    for options, reports, held in (
+        ((), 1, True),
+        (("--for", "30d"), 30, True),
+        (("--trip",), 120, False),
+        (("--trip", "--for", "90s", "--apart", 20), 3, False),
+    ):
+        facts = json.loads(run("certainty", bundle, *options, "--json")[1])
+        assert (facts["reports"], facts["held"]) == (reports, held)
+        found = certainty(lattice, apart_m=facts["apart_m"], reports=reports)
+        assert facts["right"] == found.right
+        assert facts["added_up_per_km"] == 20 * reports
+        assert facts["epsilon_at_delta_1e-6"] <= 20 * reports * (facts["apart_m"] + 1.44) / 1000
+        said = run("certainty", bundle, *options)[1]
+        assert said.startswith(f"{found.in_words()}, after ")
+        # Half of the fence's δ above chance: the share of its disc that another one, 100 m away, does not cover.
+        if held:
+            assert facts["right_inside_a_fence"] == pytest.approx(0.5 + 0.066 / 2, abs=0.005)
+            assert "Inside a fence of 1 km: right 54 times in 100, once for life" in said
+        else:
+            assert facts["right_inside_a_fence"] is None
+    for wrong in ("1", "h", "0h", "1.2.3h", "-1h", "3 weeks"):
+        assert "--for must be a time such as" in str(run("certainty", bundle, "--for", wrong)[3])
+
+
 def test_a_policy_is_heard(bundle: Path, tmp_path: Path) -> None:
     (tmp_path / "policy.toml").write_text("largest_epsilon = 4")
     code, text, _, _ = run("verify", bundle, "--policy", tmp_path / "policy.toml")
@@ -114,7 +142,7 @@ def test_a_summary_says_where_the_frame_is(bundle: Path, tmp_path: Path) -> None
 
 
 def test_a_lattice_that_devices_refuse_says_which_policy_they_need(tmp_path: Path) -> None:
-    options = ("lattice", "--epsilon", 0.1, "--center", "41,-8", "--out", tmp_path / "a.bundle")
+    options = ("lattice", "--epsilon", 0.07, "--center", "41,-8", "--out", tmp_path / "a.bundle")
     code, _, talk, _ = run(*options)
     assert code == 0, talk
     assert "Devices refuse this bundle by default." in talk

@@ -139,5 +139,6 @@ def test_a_result_prints_its_figures_with_units(capsys: pytest.CaptureFixture[st
     words = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines() if line.strip()]
     assert words == [
         "Dinner", "how many eat 1,200", "time in the oven 90 s", "recipe –", "name soup", "how it tastes –",
-        "spent share 25.0%", "size 2,048 bytes", "breaks", "gap 1 s", "gap 7", "identity abababababababab…", "at 1 m · 2.5 m",
+        "spent share 25.0%", "size 2,048 bytes", "breaks", "gap 1 s", "gap 7",
+        "identity abababababababab…", "at 1 m · 2.5 m",
     ]  # fmt: skip

@@ -71,6 +71,7 @@ def vector_of(name: str, data: str, *, cases: int = 60) -> Json:
         "draws": [[x, y, str(word), cell] for x, y, word, cell in draws(lattice, rng, cases)],
         "centers": [[cell, *centre_e7(lattice, cell)] for cell in cells],
         "hold_m": lattice.hold_m,
+        "certain": lattice.promise.certain,
         "holds": list(holds(lattice, rng, 20)),
         "conversations": conversations(bundle, rng),
     }  # fmt: skip

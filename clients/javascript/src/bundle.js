@@ -1,6 +1,7 @@
 // A bundle with a lattice: its file read strictly, and verified exactly before anything is returned.
 
 import { hasKeys, readArrays } from "./array_file.js";
+import { rightAfterOneReport } from "./certainty.js";
 import { InputError, MismatchError } from "./errors.js";
 import { Plane } from "./plane.js";
 import { isSigned, sha256, sha256OfText } from "./system.js";
@@ -15,6 +16,7 @@ const LARGEST_VERSION = 1n << 53n;
 const LARGEST_INTERVAL_MS = 86_400_000n;
 const DISCLOSED = "when a report was made";
 const DISCLOSED_BY_HOLD = "when a report was made, and when the vehicle rests";
+const APART_M = 100;
 const FORMAT = 2n;
 const FORMAT_WITH_ANCHORS = 1n;
 const HEADER_KEYS = ["clock", "disclosed", "domain", "lattice", "mechanisms", "snapping_radius_mm", "version"];
@@ -25,6 +27,8 @@ const LATTICE_NUMBERS = [
 
 /** A verified bundle. Made by `loadBundle`; it cannot change. */
 export class Bundle {
+  #right;
+
   /** @param {{version: bigint, domain: string, sha256: string, intervalMs: bigint, lattice: import("./lattice.js").Lattice}} parts */
   constructor(parts) {
     /** The publisher's own number, which only grows. */
@@ -49,13 +53,23 @@ export class Bundle {
     return Number(this.lattice.spec.holdMm) / 1000;
   }
 
+  /** How sure anyone can be after one report, in the words of the Python package's `bundle.promise`. */
+  get certain() {
+    // As a sentence says "right", it is rounded up.
+    this.#right ??= Math.ceil(100 * rightAfterOneReport(this.lattice.spec, APART_M) - 1e-6);
+    return (
+      `The best guess between two locations, ${APART_M} m apart, is right ${this.#right} times in 100 after one report ` +
+      `(50 would be chance; ε = ${Number(this.epsilon.toPrecision(9))} per km).`
+    );
+  }
+
   /** What is promised, in the words of the Python package's `bundle.promise`. */
   get guarantee() {
     const epsilon = Number(this.epsilon.toPrecision(9));
     const addedM = Number(((2 * Number(this.lattice.spec.plane.roundingMm)) / 1000).toPrecision(3));
     const stays = this.holdM === 0 ? "" : "; a stay costs one report";
     return (
-      `Each report changes the odds between two locations, d km apart, by at most a factor of e^(${epsilon}·d), with ${addedM} m ` +
+      `${this.certain} Each report changes the odds between two locations, d km apart, by at most a factor of e^(${epsilon}·d), with ${addedM} m ` +
       `added to d for rounding${stays}; disclosed: ${this.holdM === 0 ? DISCLOSED : DISCLOSED_BY_HOLD}; nothing was learned from anyone.`
     );
   }

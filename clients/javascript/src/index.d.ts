@@ -34,6 +34,8 @@ export class Bundle {
   readonly epsilon: number;
   /** Within this distance of where the last report was drawn, it is repeated at no cost, metres; 0: never. */
   readonly holdM: number;
+  /** How sure anyone can be after one report, in words. */
+  readonly certain: string;
   /** What is promised, in words. */
   readonly guarantee: string;
   /** The cells, numbered from 0, from west to east, then from south to north. */

@@ -52,6 +52,11 @@ for (const vector of bundles) {
     );
   });
 
+  test(`${vector.name}: how sure anyone can be`, () => {
+    assert.equal(bundle.certain, vector.certain);
+    assert.ok(bundle.guarantee.startsWith(vector.certain));
+  });
+
   test(`${vector.name}: coordinates, cells and centres`, () => {
     for (const [lat, lon, x, y] of vector.units) assert.deepEqual(plane.unitOfE7(...locationE7(lat, lon)), [x, y]);
     for (const [x, y, word, cell] of vector.draws) assert.equal(lattice.cellOf(x, y, BigInt(word)), cell);

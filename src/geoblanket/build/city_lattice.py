@@ -55,7 +55,7 @@ def make_lattice(
         costs one report. At least what coordinates are rounded to, at most 2/ε km; 0: never, and a parked vehicle is
         found.
     cell_m
-        Metres from edge to edge of a cell; None: about 200/ε.
+        Metres from edge to edge of a cell; None: about 140/ε.
     version
         The publisher's number, which only grows; None: 1, or one more than that of the bundle that is replaced.
     progress
@@ -76,7 +76,7 @@ def make_lattice(
     >>> from geoblanket import make_lattice
     >>> bundle = make_lattice((45.0, -30.0, 3.0), "lattice.bundle", epsilon=8, interval_s=60)
     >>> bundle
-    <LatticeBundle: 116,281 cells of 25 m, ε = 8 per km, held within 50 m, verified exactly, not signed>
+    <LatticeBundle: 223,729 cells of 18 m, ε = 8 per km, held within 50 m, verified exactly, not signed>
     >>> print(bundle.promise.in_one_sentence)
     In one sentence: each report changes the odds between two locations, ...; a stay costs one report; ...
     """

@@ -271,7 +271,7 @@ def lattice_facts(bundle: LatticeBundle, file: Path, *, roads: Path | None = Non
         "area": dict(zip(("south", "west", "north", "east"), lattice.spec.plane.corners, strict=True)),
         "where": lattice.spec.plane.where,
         "roads": None if roads is None else roads.name,
-        "error_km": {"mean": errors.mean_km, "median": errors.median_km, "95 %": errors.most_km},
+        "error_km": {"mean": lattice.mean_error_km, "median": errors.median_km, "95 %": errors.most_km},
         "bytes": file.stat().st_size,
         "meaning": bundle.promise.meaning,
         "guarantee": str(bundle.promise).split("\n"),

@@ -1,4 +1,4 @@
-"""`geoblanket verify`, `show` and `report`: what is in a bundle or a model, and whether it keeps its promise."""
+"""`geoblanket verify`, `show`, `certainty` and `report`: what is in a bundle or a model, and what it promises."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from geoblanket.errors import InputError, MechanismError, MismatchError, Paramet
 if TYPE_CHECKING:
     from geoblanket.mechanism.bundle.storage import Bundle
 
-__all__ = ["report", "show", "verify"]
+__all__ = ["certainty", "report", "show", "verify"]
 
 FileArgument = Annotated[
     Path, typer.Argument(metavar="FILE", help="A bundle of mechanisms, or a motion model.", show_default=False)
@@ -58,6 +58,8 @@ def show(
 
     bundle = load_bundle(file)
     facts = _bundle_facts(bundle, file)
+    if not json:
+        typer.echo(bundle.promise.certain)
     print_result(f"Bundle {file}", facts, json=json, without=_SAID)
     if not json and "lattice" in facts:
         print_result("Lattice", facts["lattice"], json=False, without=NOT_IN_TABLE)
@@ -176,10 +178,11 @@ def verify(
     where = ""
     if isinstance(bundle, LatticeBundle):
         where = f"Its frame lies from {bundle.lattice.spec.plane.where}. "
-    verdict = f"OK: {file}: {_size(bundle)}, verified exactly. {where}{bundle.promise.in_one_sentence}"
+    told = " ".join((bundle.promise.certain, *bundle.promise.limit, bundle.promise.in_one_sentence))
+    verdict = f"OK: {file}: {_size(bundle)}, verified exactly. {where}{told}"
     if json:
-        told = {"guarantee": str(bundle.promise).split("\n"), "notes": notes}
-        print_json({"ok": True, "holds": True, "verdict": verdict, **told, **_bundle_facts(bundle, file)})
+        words = {"guarantee": str(bundle.promise).split("\n"), "notes": notes}
+        print_json({"ok": True, "holds": True, "verdict": verdict, **words, **_bundle_facts(bundle, file)})
         return
     if verbose:
         guarantee = str(bundle.promise).removesuffix(bundle.promise.in_one_sentence).rstrip()
@@ -250,6 +253,63 @@ def _verify_model(file: Path, *, verbose: bool, json: bool) -> None:
         for line in (f"The model comes {model.in_words()}.", *proof):
             typer.echo(line)
     _print_verdict(verdict, notes, verbose=verbose)
+
+
+_SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
+
+
+def certainty(
+    file: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle of mechanisms.", show_default=False)],
+    *,
+    apart: Annotated[float, typer.Option(help="How far apart the two alternatives are, metres.")] = 100.0,
+    for_: Annotated[str, typer.Option("--for", metavar="TIME", help="How long they differ: 15min, 8h, 30d.")] = "1h",
+    trip: Annotated[bool, typer.Option("--trip", help="On two ways; otherwise at two places, each day anew.")] = False,
+    fence: Annotated[float, typer.Option(help="Radius of a fence around the place, km.", min=0.1, max=10)] = 1.0,
+    json: JsonOption = False,
+) -> None:
+    """Tell how sure anyone can be which of two alternatives is true, given all reports: an upper bound, and tight.
+
+    Somebody thinks both alternatives equally probable, sees all reports and computes without limit. With even odds, 50
+    of 100 guesses are right by chance.
+    """
+    from geoblanket.mechanism import certainty as sure
+    from geoblanket.mechanism.bundle.storage import load_bundle
+
+    bundle, seconds = load_bundle(file), _seconds(for_)
+    # A stay that is held is one draw, and every day is a return.
+    held = bundle.holds and not trip
+    draws = -int(-seconds // (_SECONDS["d"] if held else bundle.needed_clock().interval_s))
+    found = sure.certainty(bundle, apart_m=apart, reports=draws)
+    added_up = bundle.costs.in_a_row_per_km(draws)
+    fenced = None if trip else _fenced(apart, fence)
+    if json:
+        facts = {"apart_m": apart, "reports": draws, "held": held, "right": found.right, "right_inside_a_fence": fenced}
+        epsilon = found.epsilon(1e-6) if found.error < 1e-6 else None
+        print_json({**facts, "epsilon_at_delta_1e-6": epsilon, "added_up_per_km": added_up})
+        return
+    where = "on the road" if trip else "at one of two places"
+    drawn = f"{draws:,} report{'s' * (draws != 1)}{' (one a day: a stay is held)' * held}"
+    typer.echo(f"{found.in_words()}, after {for_} {where}: {drawn}.")
+    typer.echo(f"The reports add up to ε = {added_up:,g} per km, {added_up * apart / 1000:,.3g} for {apart:g} m.")
+    if fenced is not None:
+        typer.echo(f"Inside a fence of {fence:g} km: right {sure.times_in_100(fenced)} times in 100, once for life.")
+
+
+def _fenced(apart_m: float, radius_km: float) -> float:
+    """Return how often the best guess between two fenced places is right, at most, by the reports from inside."""
+    from geoblanket.release.fence import LARGEST_LATITUDE, fence_delta
+
+    # Both places are rounded to whole metres, and a disc has a grain: 2 m and .01 % are more than both.
+    delta = fence_delta(1000 * radius_km, apart_m / 1000 + 0.002, lat=LARGEST_LATITUDE) + 1e-4
+    return (1 + min(delta, 1.0)) / 2
+
+
+def _seconds(text: str) -> float:
+    """Return a time such as 8h in seconds."""
+    number, unit = text.rstrip("abcdefghijklmnopqrstuvwxyz"), text.lstrip("0123456789.")
+    if unit not in _SECONDS or not number.replace(".", "", 1).isdigit() or not float(number):
+        raise ParameterError(f"--for must be a time such as 90s, 15min, 8h or 30d. Got '{text}' instead.")
+    return float(number) * _SECONDS[unit]
 
 
 def report(

@@ -34,6 +34,7 @@ _CONTENTS = {
     "Check a mechanism": {
         "verify": "Verify a bundle or model in exact arithmetic: OK or NOT OK.",
         "show": "Show what is in a bundle or model.",
+        "certainty": "Tell how sure anyone can be, given all reports.",
         "report": "Write a page on a bundle: maps, losses, the promise in words.",
     },
     "On the device": {
@@ -59,7 +60,7 @@ _CONTENTS = {
 _MODULES = {
     "blanket": ("blanket",),
     "build": ("build", "lattice"),
-    "bundle": ("verify", "show", "report"),
+    "bundle": ("verify", "show", "certainty", "report"),
     "data": ("city", "traces", "roads", "match"),
     "device": ("perturb", "fence", "ledger"),
     "doctor": ("doctor",),
@@ -75,7 +76,7 @@ _COMPLETION = frozenset({"install_completion", "show_completion"})
 
 _EXTRAS = {"serve": "service", "gateway": "gateway", "learn": "private"}
 """Commands with an extra of their own; others need what the missing module belongs to."""
-_LIGHT = {"doctor", "lattice", "verify", "show", "perturb", "fence", "ledger", "track"}
+_LIGHT = {"doctor", "lattice", "verify", "show", "certainty", "perturb", "fence", "ledger", "track"}
 """Commands that work without any extra, but for some of their options."""
 
 

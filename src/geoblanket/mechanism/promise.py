@@ -8,12 +8,15 @@ as JSON. They compose no sentences about privacy of their own.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Final, Literal
 
 from geoblanket._training import NOBODY, Training
 from geoblanket.errors import ParameterError
+from geoblanket.mechanism.certainty import Certainty, ReportSource, compose, times_in_100
 from geoblanket.mechanism.costs import HOUR_S, NIGHT_S, Costs
+from geoblanket.mechanism.lattice.limit import limit_km
 
 __all__ = [
     "DISCLOSED",
@@ -139,9 +142,9 @@ def fenced_in_words(radius_km: float, delta: float) -> str:
     """
     return (
         "Reports from inside tell nothing more about the place, however many there are. An attacker who sees nights "
-        f"only stays about {_two_digits(fenced_m(radius_km))} off, after any number of nights "
-        f"(δ = {100 * delta:.1f} % for two places 100 m apart, once). The ways in and out still tell something: a "
-        "larger fence tells less."
+        f"only stays about {_two_digits(fenced_m(radius_km))} off, after any number of nights. Two places 100 m apart: "
+        f"right {times_in_100((1 + delta) / 2)} times in 100, once for life (50 would be chance; δ = {100 * delta:.1f} "
+        "%). The ways in and out still tell something: a larger fence tells less."
     )
 
 
@@ -234,6 +237,42 @@ class Promise:
     """What is not promised, in sentences, the gravest first."""
     training: Training = NOBODY
     """What the mechanisms were learned from."""
+    source: ReportSource = field(repr=False, compare=False)
+    """What reports are drawn from: how sure anyone can be follows from it."""
+
+    @cached_property
+    def certainties(self) -> dict[str, Certainty]:
+        """How sure anyone can be between two alternatives 100 m apart: after one report, and after more."""
+        apart_m, draws = 1000 * DISTANCES_KM[0], {"one report": 1}
+        if self.interval_s is not None:
+            night, hour = (math.ceil(seconds / self.interval_s) for seconds in (NIGHT_S, HOUR_S))
+            nights = {"a month of nights at one of them": 30} if self.hold_m else {"a night at one of them": night}
+            draws |= (nights if self.between == "location" else {}) | {"an hour on the road": hour}
+        curve = self.source.loss_curve(apart_m)
+        return {what: compose(curve, apart_m=apart_m, reports=count) for what, count in draws.items()}
+
+    @property
+    def certain(self) -> str:
+        """How sure anyone can be, in a sentence: metres and chances, with ε in brackets."""
+        first, *others = (f"{times_in_100(each.right)} after {what}" for what, each in self.certainties.items())
+        listed = ", ".join((first.replace(" ", " times in 100 ", 1), *others))
+        alternatives = "locations" if self.unit == "km" else "places"
+        zone = "" if self.between == "location" else " of one zone"
+        apart = f"{_distance(DISTANCES_KM[0])}{self.unit.removeprefix('km')} apart"
+        return (
+            f"The best guess between two {alternatives}{zone}, {apart}, is right {listed} (50 "
+            f"would be chance; {self.epsilon_in_words})."
+        )
+
+    @property
+    def limit(self) -> list[str]:
+        """How near reports come to the limit of all mechanisms, in a sentence; none where that depends on a prior."""
+        if (mean_km := self.source.mean_error_km) is None:
+            return []
+        return [
+            f"A report is {_distance(mean_km)} off on average: {100 * (mean_km / limit_km(self.epsilon) - 1):.1f} % "
+            "above the least that any mechanism with this promise can do."
+        ]
 
     @property
     def epsilon_in_words(self) -> str:
@@ -244,13 +283,14 @@ class Promise:
     @property
     def meaning(self) -> list[str]:
         """What the promise means for a vehicle, in sentences; the last is about a vehicle at rest."""
-        lines = [odds_in_words(self.epsilon, between=self.between, unit=self.unit)]
+        lines = [self.certain, odds_in_words(self.epsilon, between=self.between, unit=self.unit)]
         if self.between == "location":
             errors = laplace_errors(self.epsilon)
             lines.append(
                 f"Half of the reports are within {_distance(errors.median_km)} of the truth, 95 % within "
                 f"{_distance(errors.most_km)}."
             )
+        lines += self.limit
         if self.interval_s is not None:
             hour = self.costs.in_a_row_per_km(HOUR_S / self.interval_s)
             lines.append(hour_in_words(hour, self.interval_s, self.unit))
@@ -333,6 +373,10 @@ class Promise:
             "hold_m": self.hold_m,
             "interval_s": self.interval_s,
             "disclosed": self.disclosed,
+            "certainty": [
+                {"after": what, "apart_m": each.apart_m, "reports": each.reports, "right": each.right}
+                for what, each in self.certainties.items()
+            ],
             "factors": [{"distance_km": km, "factor": factor} for km, factor in self.factors()],
             "totals_per_km": dict(self.totals()),
             "in_one_sentence": self.in_one_sentence,

@@ -61,8 +61,8 @@ _OTHER_SEED: Final = 1
 _EXPECT: Final = "Real vehicles are less predictable, so expect larger errors."
 RADII_M: Final = (100.0, 250.0, 533.4, 563.88)
 """The last two are 1,750 and 1,850 feet: what laws of the United States call precise geolocation."""
-LATTICE_SHARE: Final = 0.993
-"""Share of ε that cells of 200/ε metres leave for the noise."""
+LATTICE_SHARE: Final = 0.9965
+"""Share of ε that cells of 140/ε metres leave for the noise."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +23,9 @@ from geoblanket._workers import count_workers, run_tasks
 from geoblanket.build.city_lattice import HOLD_M
 from geoblanket.errors import ParameterError, UnmetPlanError
 from geoblanket.mechanism.costs import LARGEST_EPSILON
-from geoblanket.mechanism.promise import AtRest, fenced_m
+from geoblanket.mechanism.lattice.lattice import Lattice
+from geoblanket.mechanism.lattice.making import Area, spec_over
+from geoblanket.mechanism.promise import AtRest, Promise, fenced_m
 from geoblanket.planning.on_the_road import (
     JudgedTrips,
     Judges,
@@ -155,6 +158,13 @@ class Plan:
     def at_rest(self) -> AtRest:
         """What the recommended reports tell of a vehicle at rest."""
         return AtRest(self.recommended.schedule.epsilon, self.recommended.schedule.interval_s, HOLD_M)
+
+    @cached_property
+    def promise(self) -> Promise:
+        """What a lattice over the places promises with the recommended schedule."""
+        schedule = self.recommended.schedule
+        spec = spec_over(Area(*self.area), epsilon=schedule.epsilon)
+        return replace(Lattice.known(spec, round(1000 * HOLD_M)).promise, interval_s=schedule.interval_s)
 
     @property
     def bare_home_m(self) -> float:
@@ -449,6 +459,8 @@ def in_words(plan: Plan) -> list[str]:
         f"{_metres(plan.no_report_road.error_m)} off.",
         f"At rest it stays {_metres(road.error_at_reports_m)} off, however long the stay: hold repeats the last "
         "report.",
+        plan.promise.certain,
+        *plan.promise.limit,
         f"One report costs {schedule.report:g} per km, and so does a stay. An hour on the road costs "
         f"{schedule.hour:g} at most.",
         f"A home needs a fence. After {MONTH_NIGHTS} nights without one, an attacker is "

@@ -53,7 +53,17 @@ from geoblanket.mechanism.lattice.plane import Plane
 from geoblanket.mechanism.sampling import random_below
 from geoblanket.release.inputs import checked_location_e7
 
-__all__ = ["MARGIN_M", "MOST_FENCES", "NO_FENCES", "Fence", "Fences", "point_in_disc", "read_fences"]
+__all__ = [
+    "LARGEST_LATITUDE",
+    "MARGIN_M",
+    "MOST_FENCES",
+    "NO_FENCES",
+    "Fence",
+    "Fences",
+    "fence_delta",
+    "point_in_disc",
+    "read_fences",
+]
 
 MARGIN_M: Final = 300.0
 """Metres around a place that belong to it: its streets, its parking."""
@@ -72,7 +82,8 @@ _LARGEST_REACH_M: Final = 10_000
 _LARGEST_MARGIN_M: Final = 2_000
 _ROUNDING_M: Final = 2
 """Both positions are rounded to whole metres of the frame, each by less than a metre."""
-_LARGEST_LATITUDE_E7: Final = 83 * _DEGREE_E7
+LARGEST_LATITUDE: Final = 83
+"""Degrees; no fence lies nearer to a pole."""
 _LONGEST_NAME: Final = 60
 _LARGEST_FILE: Final = 1 << 16
 _FORMAT: Final = 1
@@ -149,7 +160,7 @@ class Fence:
         reach, margin = _metres(radius_km, margin_m)
         if not _is_name(name):
             raise ParameterError(f"The name of a fence must have 1 to {_LONGEST_NAME} printable characters.")
-        if abs(lat_e7) > _LARGEST_LATITUDE_E7:
+        if abs(lat_e7) > LARGEST_LATITUDE * _DEGREE_E7:
             raise ParameterError("A fence cannot lie beyond 83° of latitude.")
         plane = _random_frame(lat_e7, lon_e7)
         x, y = plane.unit_of_e7(lat_e7, lon_e7)
@@ -198,10 +209,7 @@ class Fence:
 
     def delta(self, distance_km: float) -> float:
         """Return the δ of two homes at this distance: see the module. Degrees are taken at this fence's latitude."""
-        t = min(1000 * distance_km / (2 * self.reach_m), 1.0)
-        apart = 1 - 2 / math.pi * (math.acos(t) - t * math.sqrt(1 - t * t))
-        degrees = distance_km * 1000 / _METRES_PER_DEGREE
-        return min(1.0, apart + degrees * (1 + 1 / math.cos(math.radians(self.lat_e7 / _DEGREE_E7))))
+        return fence_delta(self.reach_m, distance_km, lat=self.lat_e7 / _DEGREE_E7)
 
     def __repr__(self) -> str:
         state = "" if self.active else "taken away"
@@ -374,6 +382,14 @@ class Fences(Sequence[Fence]):
 
 
 NO_FENCES: Final = Fences()
+
+
+def fence_delta(reach_m: float, distance_km: float, *, lat: float) -> float:
+    """Return the δ of two homes at a distance, kilometres, for fences of the reach ρ at a latitude: see the module."""
+    t = min(1000 * distance_km / (2 * reach_m), 1.0)
+    apart = 1 - 2 / math.pi * (math.acos(t) - t * math.sqrt(1 - t * t))
+    degrees = distance_km * 1000 / _METRES_PER_DEGREE
+    return min(1.0, apart + degrees * (1 + 1 / math.cos(math.radians(lat))))
 
 
 def point_in_disc(reach: int, below: Callable[[int], int] = random_below) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,6 +20,7 @@ from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism.bundle.domain import unpack
 from geoblanket.mechanism.bundle.header import Clock, LatticeHeader, MechanismHeader, ZoneHeader
 from geoblanket.mechanism.bundle.zones import ZoneFacts, snapping_radius_m, zone_facts, zone_in_words
+from geoblanket.mechanism.certainty import LossCurve, rows_curve
 from geoblanket.mechanism.costs import Costs, weight_in_micro
 from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.mechanism import Mechanism
@@ -264,6 +266,15 @@ class LatticeBundle(_AnyBundle):
         """How far coordinates are rounded, metres."""
         return self.lattice.certificate.rounding_mm / 1000
 
+    @property
+    def mean_error_km(self) -> float:
+        """How far reports lie from the truth on average, kilometres."""
+        return self.lattice.mean_error_km
+
+    def loss_curve(self, apart_m: float) -> LossCurve:
+        """Return how well one report tells coordinates up to a distance apart, metres, from one another."""
+        return self.lattice.loss_curve(apart_m)
+
     @cached_property
     def promise(self) -> Promise:
         """What is promised, disclosed and not promised, how it was verified, and what reports add up to."""
@@ -305,6 +316,7 @@ class ZoneBundle(_AnyBundle):
 
     output_kind = "place"
     holds: ClassVar = False
+    mean_error_km: ClassVar = None
 
     header: ZoneHeader
     mechanisms: tuple[BundledMechanism, ...]
@@ -349,6 +361,21 @@ class ZoneBundle(_AnyBundle):
         """What a report costs the location that it protects, in millionths per kilometre."""
         return Costs.of(self.header.mechanisms, "" if self.clock is None else self.clock.start)
 
+    def loss_curve(self, apart_m: float) -> LossCurve:
+        """Return how well one report tells two lives from one another that are in one zone at any time.
+
+        The lives differ by at most a distance, metres, at any time: twice the snapping radius comes on top. So two
+        histories differ by 1 + Σw times as much, and use rows that are at most as far apart. In another metric than
+        that of the map, lives are at places, since nothing bounds what snapping adds. A past that is taken as known is
+        not protected: then there is no bound.
+        """
+        if any(NEVER_MM in bundled.history_weights_micro for bundled in self):
+            return LossCurve(math.inf, np.empty(0))
+        snapping_m = self.snapping_radius_m if self.unit == "km" else None
+        apart_mm = math.ceil(1000 * (apart_m + 2 * (snapping_m or 0)))
+        weights = ((bundled.mechanism, 10**6 + sum(bundled.history_weights_micro)) for bundled in self)
+        return rows_curve([(mechanism, -(-apart_mm * weight // 10**6)) for mechanism, weight in weights])
+
     @cached_property
     def promise(self) -> Promise:
         """What is promised, disclosed and not promised, how it was verified, and what reports add up to."""
@@ -372,6 +399,7 @@ class ZoneBundle(_AnyBundle):
             verified=self._verified(),
             not_promised=(*self._parts_in_words(), adds_up, *located, *self._beyond_in_words()),
             training=self.training,
+            source=self,
         )
 
     def _terms(self) -> tuple[str, ...]:

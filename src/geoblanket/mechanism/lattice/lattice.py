@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache, cached_property
 from typing import Final
 
 import numpy as np
@@ -12,7 +13,10 @@ import numpy.typing as npt
 from geoblanket._arrays import Floats, Ints
 from geoblanket._display import short_repr
 from geoblanket.errors import LatticeViolation, MechanismError, ParameterError
+from geoblanket.mechanism.certainty import LossCurve
 from geoblanket.mechanism.costs import Costs
+from geoblanket.mechanism.lattice.limit import mean_error_km
+from geoblanket.mechanism.lattice.loss_curve import lattice_curve
 from geoblanket.mechanism.lattice.spec import DENOMINATOR, SINK, Drawing, LatticeSpec
 from geoblanket.mechanism.lattice.verifier import LatticeCertificate, verify_lattice
 from geoblanket.mechanism.promise import DISCLOSED_BY_HOLD, DISCLOSED_BY_LATTICE, Promise
@@ -175,6 +179,17 @@ class Lattice:
             cells[part] = self._drawing.cells(x[part], y[part], random_words(len(x[part])))
         return cells
 
+    @cached_property
+    def mean_error_km(self) -> float:
+        """How far reports lie from the truth on average, kilometres; the limit of all mechanisms is 2/ε (`limit`)."""
+        return mean_error_km(self.spec)
+
+    @cache  # noqa: B019  # a lattice lives as long as its process, and few distances are asked for
+    def loss_curve(self, apart_m: float) -> LossCurve:
+        """Return how well one report tells coordinates up to a distance apart, metres, from one another."""
+        plane = self.spec.plane
+        return lattice_curve(self.spec, (1000 * apart_m + 2 * plane.rounding_mm) / plane.unit_mm)
+
     @property
     def promise(self) -> Promise:
         """What is promised, disclosed and not promised, and how it was verified."""
@@ -214,6 +229,7 @@ class Lattice:
                 f"{found.epsilon_effective:.6g} per km.",
             ),
             not_promised=(caveat,),
+            source=self,
         )
 
     def __reduce__(self) -> tuple[Callable[..., Lattice], tuple[LatticeSpec, int]]:

@@ -151,11 +151,6 @@ class Window:
         sums: Ints = self.weights(a, b).sum(axis=1)
         return sums
 
-    def total(self, row_sums: Ints) -> Ints:
-        """Return the weight of all cells, without what is missing to 2^62, from the sums of rows (last axis)."""
-        total: Ints = row_sums.sum(axis=-1) + self.outside * self._spec.floor
-        return total
-
 
 class Drawing:
     """Draws from the weights of a lattice.

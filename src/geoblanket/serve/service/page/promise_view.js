@@ -20,14 +20,14 @@ export function showPromise(container, bundle) {
   const { sections, factors, totals_per_km: totals } = bundle.promise;
   const { "What it means": meaning, ...others } = sections;
   const isLattice = bundle.kind === "lattice";
-  const lead = meaning.at(isLattice ? -1 : 0); // of a lattice: what nights tell
+  const lead = isLattice ? [meaning[0], meaning.at(-1)] : [meaning[0]]; // how sure anyone can be; of a lattice, what nights tell
   container.replaceChildren(
     element("h1", {}, "What is promised"),
     element("p", { class: "hint" }, `For the bundle ${bundle.name}: ${bundleInWords(bundle)}.`),
-    element("p", { class: "lead", id: "lead" }, lead),
+    element("p", { class: "lead", id: "lead" }, lead.join(" ")),
     ...(isLattice ? rings(bundle) : []),
     element("h2", {}, "What it means"),
-    list(meaning.filter((sentence) => sentence !== lead || meaning.length === 1)),
+    list(meaning.filter((sentence) => !lead.includes(sentence))),
     table(
       ["points apart", "one report changes their odds by at most"],
       factors.map(({ distance_km: km, factor }) => [metres(1000 * km), `× ${factorInWords(factor)}`]),
