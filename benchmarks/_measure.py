@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import platform
 import resource
+import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from rich import box
@@ -19,7 +21,7 @@ from rich.table import Table
 
 from geoblanket._arrays import Floats
 
-__all__ = ["Measured", "machine", "mean_and_error", "measure", "show", "took"]
+__all__ = ["Measured", "ProcessTree", "machine", "mean_and_error", "measure", "show", "took"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,48 @@ def _run(job: Callable[..., Any], arguments: tuple[Any, ...]) -> Measured:
     seconds = time.perf_counter() - start
     peak_kb = max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return Measured(seconds, peak_kb / 1024, result)
+
+
+class ProcessTree:
+    """Memory and processor time of this process and all its children together, while it is open (Linux only).
+
+    Memory that processes share counts for each of them.
+    """
+
+    def __init__(self) -> None:
+        self.peak_mb = 0.0
+        self.cpu_s = 0.0
+        self._before_s = time.process_time()
+        self._seconds: dict[int, float] = {}
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closed.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._closed.wait(0.1):
+            self._look()
+
+    def _look(self) -> None:
+        pages, left = 0, [os.getpid()]
+        while left:
+            process = Path("/proc") / str(left.pop())
+            try:
+                left += [int(child) for task in (process / "task").iterdir()
+                         for child in (task / "children").read_text().split()]  # fmt: skip
+                pages += int((process / "statm").read_text().split()[1])
+                ticks = (process / "stat").read_text().rpartition(")")[2].split()[11:13]
+            except OSError:  # it has just ended
+                continue
+            self._seconds[int(process.name)] = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+        self.peak_mb = max(self.peak_mb, pages * os.sysconf("SC_PAGE_SIZE") / 1e6)
+        self.cpu_s = sum(self._seconds.values()) - self._before_s
 
 
 def show(title: str, header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> None:

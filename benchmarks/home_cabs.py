@@ -1,6 +1,6 @@
 """How near an attacker comes to the homes of real cabs with a fence, from everything they did outside for 24 days.
 
-Run `python -m benchmarks.home_cabs ROADS TAR` with San Francisco's road graph and the archive of `new_NAME.txt` files,
+Run `python -m benchmarks.home_cabs ROADS CABS` with San Francisco's road graph and the archive of `new_NAME.txt` files,
 one for each cab (CRAWDAD epfl/mobility); `--quick` takes a third of the cabs and a quarter of the fences.
 
 A cab's home is where it rests for 3 hours or more, on 3 days or more. Places where more than 5 cabs rest are depots,
@@ -12,13 +12,12 @@ went to the home. Means are over fences, then over cabs; standard errors are ove
 from __future__ import annotations
 
 import sys
-import tarfile
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import polars as pl
 from scipy.spatial import KDTree
 
 import geoblanket
@@ -26,7 +25,7 @@ from benchmarks._measure import machine, mean_and_error, show, took
 from benchmarks.home.attacker import best_point
 from benchmarks.home.mechanisms import fence_center
 from benchmarks.home.streets import NEAR_M, Points, Streets, Ways, away_m
-from geoblanket import RoadGraph
+from geoblanket import Cleaning, RoadGraph, import_traces, scan_traces
 from geoblanket._arrays import Floats, Ints
 from geoblanket._geodesy import local_metres
 
@@ -51,18 +50,17 @@ class Cab:
     nights: int
 
 
-def resting_cabs(graph: RoadGraph, tar: str) -> Iterator[Cab]:
+def resting_cabs(graph: RoadGraph, archive: str) -> Iterator[Cab]:
     """Yield the cabs with a recurrent place to rest of their own, inside the road network."""
     origin = {"origin_lat": float(graph.lat.mean()), "origin_lon": float(graph.lon.mean())}
+    as_recorded = Cleaning(max_speed_m_s=None, max_gap_s=None, min_points=1)
+    with tempfile.TemporaryDirectory() as folder:
+        import_traces(archive, f"{folder}/cabs.parquet", format="cabspotting", cleaning=as_recorded)
+        traces = scan_traces(f"{folder}/cabs.parquet").collect()
     cabs = []
-    with tarfile.open(tar, "r:xz") as files:
-        for entry in files:
-            text = files.extractfile(entry)
-            if text is not None:
-                names = ["lat", "lon", "occupied", "time"]
-                rows = pl.read_csv(text.read(), separator=" ", has_header=False, new_columns=names).sort("time")
-                points = np.stack(local_metres(rows["lat"], rows["lon"], **origin), axis=-1)
-                cabs.append((points, rows["time"].to_numpy()))
+    for rows in traces.partition_by("vehicle", maintain_order=True):
+        points = np.stack(local_metres(rows["lat"], rows["lon"], **origin), axis=-1)
+        cabs.append((points, rows["time"].dt.epoch("s").to_numpy()))
     stays = [_stays(*cab) for cab in cabs]
     rests = np.concatenate([places for places, _ in stays])
     owner = np.repeat(np.arange(len(cabs)), [len(places) for places, _ in stays])
@@ -220,10 +218,10 @@ def road_guess(chase: Chase, *, gate_m: float, detour_s: float, density: float) 
     return best_point(chase.grid, logs - each * (detours / detour_s).sum(axis=0))
 
 
-def real_cabs(roads: str, tar: str, *, quick: bool) -> None:
+def real_cabs(roads: str, archive: str, *, quick: bool) -> None:
     """Print how far off homes of real cabs are."""
     graph = RoadGraph.load(roads)
-    cabs = list(resting_cabs(graph, tar))[:: 3 if quick else 1]
+    cabs = list(resting_cabs(graph, archive))[:: 3 if quick else 1]
     found = list(chases(graph, cabs, draws=1 if quick else CENTERS))
     told = [chase.told() for chase in found]
     cab = np.array([chase.cab for chase in found])
@@ -257,7 +255,7 @@ def main(arguments: Sequence[str]) -> None:
     """Print the table."""
     paths = [argument for argument in arguments if not argument.startswith("--")]
     if len(paths) != 2:
-        print("Usage: python -m benchmarks.home_cabs ROADS TAR [--quick]")
+        print("Usage: python -m benchmarks.home_cabs ROADS CABS [--quick]")
         return
     started = time.perf_counter()
     print(f"python -m benchmarks.home_cabs {' '.join(arguments)}\ngeoblanket {geoblanket.__version__}; {machine()}")

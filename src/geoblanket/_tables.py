@@ -43,6 +43,7 @@ __all__ = [
     "write_table",
 ]
 
+_Schema = Mapping[str, pl.DataType]
 _KEY = "geoblanket"
 _DAMAGED = "cannot be read as Parquet: it is damaged"
 _DAMAGE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, MemoryError)
@@ -135,12 +136,14 @@ def table_batches(
 
 
 def scan_table(
-    path: str | Path, *, kind: str, schema: Mapping[str, pl.DataType], needs: Collection[str] = ()
+    path: str | Path, *, kind: str, schema: _Schema, optional: _Schema | None = None, needs: Collection[str] = ()
 ) -> tuple[pl.LazyFrame, dict[str, Any]]:
     """Open a table written by `write_table`: its rows, lazily, and how it was made.
 
     Parameters
     ----------
+    optional
+        Columns that the table may have besides those of the schema.
     needs
         What the description of the table must tell; it may tell more. A statement of what it was learned from
         (`training`) must be possible.
@@ -159,10 +162,11 @@ def scan_table(
     if written_schema.get(GEOMETRY) == pl.Binary:  # for other readers: it says what lat and lon say
         del written_schema[GEOMETRY]
         frame = frame.drop(GEOMETRY)
+    expected = {**schema, **{name: dtype for name, dtype in (optional or {}).items() if name in written_schema}}
     about = _described(text)
     if "kind" not in about:
         raise _other_kind(path, "parquet", kind)
-    if about.get("kind") != kind or about.get("version") != 1 or written_schema != dict(schema):
+    if about.get("kind") != kind or about.get("version") != 1 or written_schema != expected:
         raise InputError(
             f"is a Parquet file, but not a table of {kind} written by this version of geoblanket",
             path=path,

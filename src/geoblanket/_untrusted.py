@@ -29,12 +29,14 @@ import bz2
 import gzip
 import io
 import json
+import lzma
 import math
 import os
 import threading
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final, NoReturn, TypeVar
 
@@ -65,6 +67,11 @@ ALWAYS_ALLOWED_BYTES: Final = 64 << 20
 
 UNPACKED_BY_POLARS: Final = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"x\x01", b"x^", b"x\x9c", b"x\xda")
 """Beginnings at which the CSV reader of Polars would unpack a text, without a limit."""
+
+_PACKED_BY: Final = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz"}
+
+_XZ_MEMORY: Final = 128 << 20
+"""The most memory for unpacking xz; its strongest preset needs 65 MiB, and a file may ask for gigabytes."""
 
 _LEAST_SECONDS: Final = 60.0
 _SECONDS_PER_MIB: Final = 10.0
@@ -101,7 +108,7 @@ def too_large(path: Path, most: int) -> InputError:
 
 
 class Unpacked(io.RawIOBase):
-    """The content of a file, which may be packed by gzip or bzip2; its first bytes tell.
+    """The content of a file, which may be packed by gzip, bzip2 or xz; its first bytes tell.
 
     It is unpacked piece by piece, and no further than `most_bytes`: reading on raises InputError, as damage does.
 
@@ -111,6 +118,13 @@ class Unpacked(io.RawIOBase):
         For messages.
     raw
         The file, open at its beginning.
+
+    Attributes
+    ----------
+    ending
+        How it is packed, as names of files tell it: ".gz", ".bz2", ".xz" or "".
+    position
+        Says how many bytes of the file, as it is on disk, have been read.
     """
 
     def __init__(self, path: Path, raw: IO[bytes]) -> None:
@@ -118,11 +132,14 @@ class Unpacked(io.RawIOBase):
         magic = raw.read(3)
         raw.seek(0)
         self._stream: Any = raw
-        self._kind = ""
+        self.position = raw.tell
+        self.ending = ""
         if magic[:2] == b"\x1f\x8b":
-            self._stream, self._kind = gzip.GzipFile(fileobj=raw), "gzip"
+            self._stream, self.ending = gzip.GzipFile(fileobj=raw), ".gz"
         elif magic == b"BZh":
-            self._stream, self._kind = bz2.BZ2File(raw), "bzip2"
+            self._stream, self.ending = bz2.BZ2File(raw), ".bz2"
+        elif magic == b"\xfd7z":
+            self._stream, self.ending = _Xz(raw), ".xz"
         self._left = self._most = most_bytes(os.fstat(raw.fileno()).st_size)
 
     def readable(self) -> bool:
@@ -133,7 +150,7 @@ class Unpacked(io.RawIOBase):
         """Unpack the next bytes into `buffer`; return how many there were."""
         try:
             data: bytes = self._stream.read(len(buffer))
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
             raise self._damaged() from error
         except OSError as error:
             # That of bzip2 has no number; others are about the disk.
@@ -141,21 +158,49 @@ class Unpacked(io.RawIOBase):
                 raise self._damaged() from error
             raise InputError(f"cannot be read ({error.strerror or error})", path=self._path) from error
         self._left -= len(data)
-        if self._kind and self._left < 0:
+        if self.ending and self._left < 0:
             raise too_large(self._path, self._most)
         buffer[: len(data)] = data
         return len(data)
 
     def _damaged(self) -> InputError:
         return InputError(
-            f"the {self._kind or 'file'} data is damaged or cut short",
+            f"the {_PACKED_BY.get(self.ending, 'file')} data is damaged or cut short",
             path=self._path,
             hint="Download or compress it again",
         )
 
 
+_xz_unpacker = partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
+
+
+class _Xz:
+    """Unpacks xz in bounded memory, which `lzma.LZMAFile` cannot."""
+
+    def __init__(self, raw: IO[bytes]) -> None:
+        self._raw = raw
+        self._unpacker = _xz_unpacker()
+
+    def read(self, size: int) -> bytes:
+        """Return at least one byte and at most `size`; none at the end."""
+        data = b""
+        while not data:
+            packed = b""
+            if self._unpacker.eof:  # another part may follow
+                packed = self._unpacker.unused_data or self._raw.read(1 << 16)
+                if not packed:
+                    return b""
+                self._unpacker = _xz_unpacker()
+            elif self._unpacker.needs_input:
+                packed = self._raw.read(1 << 16)
+                if not packed:
+                    raise EOFError
+            data = self._unpacker.decompress(packed, size)
+        return data
+
+
 @contextmanager
-def open_unpacked(path: Path) -> Iterator[IO[bytes]]:
+def open_unpacked(path: Path) -> Iterator[io.BufferedReader[Unpacked]]:
     """Open the content of a file, packed or not; see `Unpacked`."""
     try:
         raw = path.open("rb")

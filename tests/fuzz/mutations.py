@@ -91,6 +91,16 @@ def inside_gzip(mutation: Mutation) -> Mutation:
     return mutate
 
 
+def resummed_tar(data: bytes, rng: random.Random) -> bytes:
+    """Change a tar archive, and make the sums of its headers right."""
+    changed = bytearray(mutate_bytes(data, rng))
+    for at in range(0, len(changed) - 511, 512):
+        if data[at + 257 : at + 262] == b"ustar":
+            changed[at + 148 : at + 156] = b" " * 8
+            changed[at + 148 : at + 156] = b"%06o\0 " % sum(changed[at : at + 512])
+    return bytes(changed)
+
+
 def inside_pbf(data: bytes, rng: random.Random) -> bytes:
     """Change what the blocks of an OpenStreetMap PBF file hold, and pack them again."""
     try:

@@ -38,7 +38,7 @@ from tests.release.worlds import save_walks
 from tests.roads.graphs import grid_graph
 from tests.roads.samples import osm_xml
 from tests.towns import Town
-from tests.traces._files import line, porto_file, porto_row, steady, table_file
+from tests.traces._files import cab_archive, line, porto_file, porto_row, steady, table_file
 
 GRAPHML = """<?xml version='1.0' encoding='utf-8'?>
 <graphml xmlns="http://graphml.graphdrawing.org/xmlns">
@@ -59,6 +59,7 @@ GRAPHML = """<?xml version='1.0' encoding='utf-8'?>
 </graphml>
 """
 LEDGER_KEY = b"sixteen bytes!!!"
+CAB = "".join(f"37.{7500 + 5 * k} -122.39 {k // 5 % 2} {1_211_033_530 - 60 * k}\n" for k in range(12))
 ROME = "\n".join(
     f"156;2014-02-01 00:{minute:02}:00.739166+01;POINT(41.88{minute:02} 12.48{minute:02})" for minute in range(20)
 )
@@ -107,6 +108,9 @@ def make_seeds(folder: Path) -> Seeds:
     (folder / "points.csv.gz").write_bytes(gzip.compress(seeds.read("points.csv"), mtime=0))
     porto_file(folder / "porto.csv", [porto_row(line(20), start=1_372_636_853 + 900 * trip) for trip in range(5)])
     (folder / "rome.txt").write_text(ROME + "\n", encoding="utf-8")
+    cabs = {f"new_{name}.txt": CAB.encode() for name in "ab"}
+    for ending in ("tar", "tar.gz", "tar.xz"):
+        cab_archive(folder / f"cabs.{ending}", cabs)
     import_traces([folder / "points.csv"], seeds.traces, format="table")
     grid = RegionGrid(south=40.9, north=41.1, west=-8.7, east=-8.5, rows=2, columns=1)
     about = ABOUT | {"regions": {"kind": "grid", **asdict(grid)}}

@@ -41,6 +41,7 @@ from tests.fuzz.mutations import (
     rehashed_arrays,
     rehashed_header,
     rehashed_ledger,
+    resummed_tar,
 )
 from tests.fuzz.seeds import LEDGER_KEY, Seeds
 from tests.mechanism.lattice.frames import check_pairs
@@ -232,6 +233,9 @@ TARGETS: dict[str, Target] = {
     "any-csv-gz": Target("csv.gz", ("points.csv.gz",), _traces("table"), (mutate_bytes, inside_gzip(mutate_bytes))),
     "porto": Target("csv", ("porto.csv",), _traces("porto")),
     "rome": Target("txt", ("rome.txt",), _traces("rome")),
+    "cabs": Target("tar", ("cabs.tar",), _traces("cabspotting"), (mutate_bytes, resummed_tar, resummed_tar)),
+    "cabs-gz": Target("tar.gz", ("cabs.tar.gz",), _traces("cabspotting"), (mutate_bytes, inside_gzip(resummed_tar))),
+    "cabs-xz": Target("tar.xz", ("cabs.tar.xz",), _traces("cabspotting")),
     "roads": Target("roads", ("town.roads",), _roads),
     "graphml": Target("graphml", ("roads.graphml",), lambda path, _: import_roads([path])),
     "graphml-gz": Target(

@@ -4,12 +4,13 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from geoblanket.mobility.map_matcher import RouteFinder
+from geoblanket.mobility.routes import RouteFinder
 from tests.mobility.simulator import town
 
-TOWN = town(7, 7, seed=3)
+TOWN = town(14, 14, seed=3)
 PAIRS = np.random.default_rng(0).integers(0, TOWN.node_count, (2, 400)).astype(np.int64)
-FAR = np.full(400, 1e9)
+TABLE, FULL_AT_ONCE = 1 << 20, 125_000
+"""Bytes: room for all 16 pages of 24 KiB, and for five of them."""
 
 
 @pytest.fixture(scope="module")
@@ -22,21 +23,31 @@ def lengths() -> np.ndarray:
     return np.array([every[source][target] for source, target in PAIRS.T.tolist()])
 
 
-def test_near_routes_are_networkx_routes_up_to_the_bound(lengths: np.ndarray) -> None:
-    routes = RouteFinder(TOWN, near_m=700.0)
-    for half in (slice(0, 200), slice(0, 400)):  # the table grows
-        near = routes.near(*PAIRS[:, half])
-        np.testing.assert_allclose(near, np.where(lengths <= 700.0, lengths, np.inf)[half], rtol=1e-6)
+@pytest.mark.parametrize("limit_m", [700.0, 3000.0, 8000.0])
+@pytest.mark.parametrize("table_bytes", [TABLE, FULL_AT_ONCE, 0])
+def test_lengths_are_those_of_networkx_up_to_the_limit(limit_m: float, table_bytes: int, lengths: np.ndarray) -> None:
+    routes = RouteFinder(TOWN, table_bytes=table_bytes)
+    for reach_m in (limit_m / 2, limit_m):  # the table grows
+        found = routes.lengths(*PAIRS, limit_m=np.full(400, reach_m))
+        np.testing.assert_allclose(found[lengths <= reach_m], lengths[lengths <= reach_m], rtol=1e-6)
+        longer = found[lengths > reach_m]
+        np.testing.assert_allclose(longer[np.isfinite(longer)], lengths[lengths > reach_m][np.isfinite(longer)])
 
 
-def test_far_routes_are_networkx_routes(lengths: np.ndarray) -> None:
-    far = RouteFinder(TOWN, near_m=100.0).far(*PAIRS, limit_m=FAR)
-    np.testing.assert_allclose(far, lengths, rtol=1e-6)
+def test_arrays_are_broadcast() -> None:
+    nodes = np.arange(6)
+    routes = RouteFinder(TOWN)
+    table = routes.lengths(nodes[:, None], nodes, limit_m=np.array(1e9))
+    each = routes.lengths(np.repeat(nodes, 6), np.tile(nodes, 6), limit_m=np.full(36, 1e9))
+    np.testing.assert_array_equal(table, each.reshape(6, 6))
 
 
-@pytest.mark.parametrize("near_m", [1.0, 700.0, 1e6])
-def test_paths_lead_from_source_to_target_and_have_the_right_length(near_m: float, lengths: np.ndarray) -> None:
-    offsets, edges = RouteFinder(TOWN, near_m=near_m).paths(*PAIRS, limit_m=FAR)
+@pytest.mark.parametrize("table_bytes", [TABLE, FULL_AT_ONCE, 0])
+@pytest.mark.parametrize("limit_m", [8000.0, 1e9])
+def test_paths_lead_from_source_to_target_and_have_the_right_length(
+    table_bytes: int, limit_m: float, lengths: np.ndarray
+) -> None:
+    offsets, edges = RouteFinder(TOWN, table_bytes=table_bytes).paths(*PAIRS, limit_m=np.full(400, limit_m))
     for number, (source, target) in enumerate(PAIRS.T):
         path = edges[offsets[number] : offsets[number + 1]]
         assert TOWN.length_m[path].sum() == pytest.approx(lengths[number])
@@ -47,6 +58,6 @@ def test_paths_lead_from_source_to_target_and_have_the_right_length(near_m: floa
 
 def test_no_pairs() -> None:
     none = np.empty(0, np.int64)
-    offsets, edges = RouteFinder(TOWN, near_m=100.0).paths(none, none, limit_m=np.empty(0))
+    offsets, edges = RouteFinder(TOWN).paths(none, none, limit_m=np.empty(0))
     assert offsets.tolist() == [0]
     assert len(edges) == 0

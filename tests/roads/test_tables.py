@@ -9,6 +9,7 @@ from geoblanket.errors import InputError, ParameterError
 from geoblanket.roads.graph import ROAD_CLASSES
 from geoblanket.roads.importer import import_roads
 from tests.roads.samples import edges_of, length_of
+from tests.traces._files import REAL_DATA
 
 NODES = "osmid,y,x,street_count,ref\n1,41.150,-8.610,3,\n2,41.151,-8.610,3,19;20\n3,41.152,-8.611,1,\n"
 EDGES = (
@@ -31,13 +32,42 @@ def test_tables_as_osmnx_writes_them(tmp_path: Path) -> None:
     assert [ROAD_CLASSES[number] for number in graph.road_class] == ["residential", "residential", "tertiary", "road"]
     assert graph.length_model == "given"
     assert summary.assumed == {"class_unknown": 1, "speed_of_class": 4}
-    assert graph.credit == "© OpenStreetMap contributors"
 
 
-def test_tables_of_somebody_else_are_nobodys_unless_told(tmp_path: Path) -> None:
-    paths = write(tmp_path, nodes=NODES.replace("osmid", "id"))
-    assert import_roads(paths)[0].credit == ""
+def with_ids(ids: dict[str, str], name: str = "osmid") -> dict[str, str]:
+    """The tables with other ids of the three nodes, in a column of another name."""
+    nodes, edges = NODES.replace("osmid", name), "u,v\n1,2\n2,3\n3,1\n"
+    for number, new in ids.items():
+        nodes = nodes.replace(f"\n{number},41", f"\n{new},41")
+    for number, new in ids.items():
+        edges = "\n".join(
+            ",".join(new if cell == number else cell for cell in line.split(",")) for line in edges.split("\n")
+        )
+    return {"nodes": nodes, "edges": edges}
+
+
+@pytest.mark.parametrize(
+    ("ids", "name", "is_credited"),
+    [
+        ({"1": "25503936", "2": "4722746638"}, "osmid", True),
+        ({"1": "25503936", "2": "4722746638"}, "id", False),
+        ({"1": "25503936"}, "osmid", False),
+        ({"1": "6956", "2": "40029"}, "osmid", False),
+    ],
+)
+def test_only_tables_with_its_ids_are_credited_to_openstreetmap(
+    tmp_path: Path, ids: dict[str, str], name: str, is_credited: bool
+) -> None:
+    paths = write(tmp_path, **with_ids(ids, name))
+    assert import_roads(paths)[0].credit == ("© OpenStreetMap contributors" if is_credited else "")
     assert import_roads(paths, credit="© somebody")[0].credit == "© somebody"
+
+
+@pytest.mark.parametrize(("city", "is_credited"), [("porto", True), ("rome", True), ("sanfrancisco", False)])
+@pytest.mark.skipif(not REAL_DATA.is_dir(), reason="needs the real road data in ../shared/data")
+def test_real_tables_are_credited_to_those_who_made_them(city: str, is_credited: bool) -> None:
+    graph, _ = import_roads([*(REAL_DATA / city).glob("nodes.csv"), *(REAL_DATA / city).glob("edges.csv*")])
+    assert graph.credit == ("© OpenStreetMap contributors" if is_credited else "")
 
 
 def test_the_order_of_the_files_does_not_matter(tmp_path: Path) -> None:

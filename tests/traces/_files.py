@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import io
 import json
-from collections.abc import Sequence
+import lzma
+import tarfile
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -58,6 +62,19 @@ def gzipped(path: Path) -> Path:
     target = path.with_name(path.name + ".gz")
     target.write_bytes(gzip.compress(path.read_bytes()))
     return target
+
+
+def cab_archive(path: Path, files: dict[str, bytes], *, form: int = tarfile.PAX_FORMAT) -> Path:
+    """Write a tar archive, packed as its name says."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w", format=form) as tar:
+        for name, data in files.items():
+            entry = tarfile.TarInfo(name)
+            entry.size, entry.mtime = len(data), 1.5  # a fraction needs a header of its own
+            tar.addfile(entry, io.BytesIO(data))
+    pack: dict[str, Callable[[bytes], bytes]] = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+    path.write_bytes(pack.get(path.suffix, bytes)(content.getvalue()))
+    return path
 
 
 def imported(folder: Path, *files: Path, **options: Any) -> tuple[pl.DataFrame, ImportSummary]:

@@ -80,10 +80,11 @@ def import_traces(
     files: Annotated[list[Path], typer.Argument(metavar="FILE", help="Files to read; text may be gzipped.")],
     *,
     format_: Annotated[
-        Literal["porto", "rome", "table"],
+        Literal["porto", "rome", "cabspotting", "table"],
         typer.Option(
             "--format",
             help="porto: train.csv of ECML/PKDD 2015. rome: taxi_february.txt of CRAWDAD roma/taxi. "
+            "cabspotting: a folder, an archive or files of CRAWDAD epfl/mobility. "
             "table: any CSV or Parquet file with a header.",
         ),
     ],

@@ -2,21 +2,18 @@
 
 After Newson and Krumm (2009): the hidden state is the edge, a point lies near its edge (Gaussian), and the route
 between the edges of two consecutive points is about as long as the straight line between them (exponential). Viterbi's
-algorithm finds the most probable sequence of edges, for many trips at once. Short routes come from a table that grows;
-long routes are searched on demand.
+algorithm finds the most probable sequence of edges, for many trips at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse.csgraph import dijkstra
 
 from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Indices, Ints, Positions
@@ -24,7 +21,7 @@ from geoblanket._display import counted, options_repr, short_repr
 from geoblanket._geodesy import haversine_m
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.edge_index import Candidates, EdgeIndex
-from geoblanket.roads.distances import distances_within, weight_matrix
+from geoblanket.mobility.routes import RouteFinder
 from geoblanket.roads.graph import RoadGraph
 
 __all__ = [
@@ -32,7 +29,6 @@ __all__ = [
     "MatchOptions",
     "MatchedPoints",
     "Method",
-    "RouteFinder",
     "Sequences",
     "begins_by_gap",
     "cheapest_states",
@@ -47,10 +43,6 @@ _OVER_JUNCTION_M = 60.0
 seem to move between its roads."""
 _DETOUR, _DETOUR_M = 2.0, 500.0
 """A route longer than _DETOUR times the straight line plus _DETOUR_M metres is not considered."""
-
-_SEARCH_BYTES = 48_000_000
-"""Memory for the rows of one search of far routes."""
-
 
 Method = Literal["hmm", "nearest"]
 """`hmm`: a hidden Markov model finds the route; `nearest`: each position goes to its nearest place, without roads."""
@@ -160,8 +152,7 @@ class MapMatcher:
         self.graph = graph
         self.options = options or MatchOptions()
         self.index = EdgeIndex(graph, radius_m=self.options.radius_m)
-        # The table reaches far enough for points every 20 s at the highest speed; longer routes are searched on demand.
-        self.routes = RouteFinder(graph, near_m=20 * self.options.max_speed_m_s + 2 * self.options.radius_m)
+        self.routes = RouteFinder(graph)
 
     def match(self, trip: Ints, time_us: Ints, lat: Floats, lon: Floats) -> MatchedPoints:
         """Match the points of one or many trips.
@@ -179,6 +170,8 @@ class MapMatcher:
             Degrees WGS84.
         """
         near = self.index.nearest(lat, lon, count=self.options.candidates)
+        # Unused candidates repeat the first one, infinitely far away: no routes are searched for them.
+        near = replace(near, edge=np.where(near.edge < 0, near.edge[:, :1], near.edge))
         points = _Points(trip, time_us, lat, lon, near)
         result = MatchedPoints.unmatched(len(trip))
         todo = np.flatnonzero(near.edge[:, 0] >= 0)
@@ -292,23 +285,11 @@ class MapMatcher:
     def _transition_costs(self, points: _Points, before: Positions, after: Positions) -> Floats:
         """Return the cost of each move from a candidate of one point to a candidate of the next, shape (n, K, K)."""
         near = points.near
-        straight, limit_m = self._straight_and_limit(points, before, after)
-        edge_a, edge_b = near.edge[before], near.edge[after]
-        size = near.edge.shape[1]
-        # Only pairs of real candidates are looked up; `flat` numbers the entries of the result.
-        flat = np.flatnonzero((edge_a >= 0)[:, :, None] & (edge_b >= 0)[:, None, :])
-        row = flat // (size * size)
-        a, b = flat // size, row * size + flat % size
-        route = self._route_lengths(
-            edge_a.ravel()[a],
-            near.offset_m[before].ravel()[a],
-            edge_b.ravel()[b],
-            near.offset_m[after].ravel()[b],
-            limit_m[row],
-        )
-        costs = np.full((len(before), size, size), np.inf)
-        costs.ravel()[flat] = np.abs(route - straight[row]) / self.options.beta_m
-        return costs
+        straight, limit_m = (values[:, None, None] for values in self._straight_and_limit(points, before, after))
+        edge_a, edge_b = near.edge[before][:, :, None], near.edge[after][:, None, :]
+        offset_a, offset_b = near.offset_m[before][:, :, None], near.offset_m[after][:, None, :]
+        route_m = self._route_lengths(edge_a, offset_a, edge_b, offset_b, limit_m)
+        return np.abs(route_m - straight) / self.options.beta_m
 
     def _route_lengths(
         self,
@@ -320,20 +301,20 @@ class MapMatcher:
     ) -> Floats:
         """Return the length of the route from position a to position b, metres; infinite above the limit.
 
-        A small move backwards has a negative length, so that it costs more than a standstill.
+        A small move backwards has a negative length, so that it costs more than a standstill. Shapes are broadcast.
         """
-        graph, routes = self.graph, self.routes
-        source, target = graph.targets[edge_a].astype(np.int64), graph.sources[edge_b].astype(np.int64)
-        between = routes.near(source, target).astype(np.float64)
-        far = np.flatnonzero((limit_m > routes.near_m) & np.isinf(between))
-        between[far] = routes.far(source[far], target[far], limit_m=limit_m[far])
+        graph = self.graph
+        source, target = graph.targets[edge_a], graph.sources[edge_b]
         # To the end of the first edge, along the shortest way, and into the second edge.
-        route = graph.length_m[edge_a] - offset_a + between + offset_b
+        route = self.routes.lengths(source, target, limit_m=limit_m) + (graph.length_m[edge_a] - offset_a)
+        route += offset_b
         # Moves on one edge, and small moves backwards on it or over a junction, need no route around.
         same, touching = edge_a == edge_b, graph.targets[edge_b] == graph.sources[edge_a]
-        back = np.where(same, offset_a - offset_b, offset_a + graph.length_m[edge_b] - offset_b)
-        backed = np.where(same, -back, -back - _OVER_JUNCTION_M)
-        route = np.where((same | touching) & (back <= self.options.jitter_m), backed, route)
+        some = np.nonzero(same | touching)
+        length_b = np.broadcast_to(graph.length_m[edge_b], route.shape)[some]
+        back = (offset_a - offset_b)[some] + np.where(same[some], 0.0, length_b)
+        backed = np.where(same[some], -back, -back - _OVER_JUNCTION_M)
+        route[some] = np.where(back <= self.options.jitter_m, backed, route[some])
         route[route > limit_m] = np.inf
         return route
 
@@ -458,130 +439,6 @@ def _trace_back(back: npt.NDArray[np.int8], best: npt.NDArray[np.int8], starts: 
         came_from = np.take_along_axis(back[here], state[here, None].astype(np.intp), axis=1)[:, 0]
         state[before] = np.where(came_from >= 0, came_from, best[before])
     return state
-
-
-class RouteFinder:
-    """Shortest routes by length on a road graph.
-
-    Parameters
-    ----------
-    graph
-        The roads.
-    near_m
-        The table holds every node within this distance of each source node that was asked for, metres. Longer routes
-        are searched each time.
-    """
-
-    def __init__(self, graph: RoadGraph, *, near_m: float) -> None:
-        self.near_m = near_m
-        self._graph = graph
-        self._nodes = graph.node_count
-        self._matrix = weight_matrix(graph)
-        # Edges are sorted by source, target and length, so the first of parallel edges is the shortest.
-        self._ends, self._edges = np.unique(
-            graph.sources.astype(np.int64) * self._nodes + graph.targets, return_index=True
-        )
-        self._row = np.full(self._nodes, -1, np.int64)
-        self._rows = 0
-        self._keys = np.empty(0, np.int64)
-        self._lengths = np.empty(0, np.float32)
-        self._previous = np.empty(0, np.int32)
-
-    def near(self, sources: Ints, targets: Ints) -> npt.NDArray[np.float32]:
-        """Return the length of each pair's route in metres, infinite beyond `near_m`."""
-        position, is_near = self._find(sources, targets)
-        lengths: npt.NDArray[np.float32] = np.where(is_near, self._lengths[position], np.float32(np.inf))
-        return lengths
-
-    def far(self, sources: Ints, targets: Ints, *, limit_m: Floats) -> npt.NDArray[np.float32]:
-        """Return the length of each pair's route in metres; beyond the pair's limit it may be infinite."""
-        lengths = np.full(len(sources), np.inf, np.float32)
-        for pairs, row, distances, _ in self._search(sources, limit_m):
-            lengths[pairs] = distances[row, targets[pairs]]
-        return lengths
-
-    def paths(self, sources: Ints, targets: Ints, *, limit_m: Floats) -> tuple[Ints, Indices]:
-        """Return the edges of each pair's shortest route, one route after the other.
-
-        Returns
-        -------
-        offsets, edges
-            The route of pair `i` is `edges[offsets[i]:offsets[i + 1]]`: empty if source and target are the same,
-            or if there is no route within the limit.
-        """
-        # Routes within the table are followed there; the others are searched anew.
-        _, is_near = self._find(sources, targets)
-        near, far = np.flatnonzero(is_near), np.flatnonzero(~is_near)
-        steps = list(self._walk_back(near, sources[near], targets[near], self._previous_in_table))
-        for pairs, row, _, previous in self._search(sources[far], limit_m[far]):
-            steps += self._walk_back(far[pairs], row, targets[far[pairs]], partial(_previous_in_rows, previous))
-        if not steps:
-            return np.zeros(len(sources) + 1, np.int64), np.empty(0, np.int32)
-        # The edges were found from the target backwards, over all pairs at once: sort them by pair and along the way.
-        pair, step, edge = (np.concatenate(part) for part in zip(*steps, strict=True))
-        order = np.lexsort((-step, pair))
-        offsets = np.zeros(len(sources) + 1, np.int64)
-        np.cumsum(np.bincount(pair, minlength=len(sources)), out=offsets[1:])
-        return offsets, edge[order].astype(np.int32)
-
-    def _walk_back(
-        self, pair: Ints, origin: Ints, at: Ints, previous: Callable[[Ints, Ints], Indices]
-    ) -> Iterator[tuple[Ints, Ints, Ints]]:
-        """Follow many pairs' routes back from their targets; yield (pair, steps from the target, edge)."""
-        step = 0
-        while len(pair):
-            before = previous(origin, at).astype(np.int64)
-            going = before >= 0
-            pair, origin, at, before = pair[going], origin[going], at[going], before[going]
-            yield pair, np.full(len(pair), step), self._edges[np.searchsorted(self._ends, before * self._nodes + at)]
-            at = before
-            step += 1
-
-    def _previous_in_table(self, sources: Ints, at: Ints) -> Indices:
-        return self._previous[self._find(sources, at)[0]]
-
-    def _find(self, sources: Ints, targets: Ints) -> tuple[Positions, Bools]:
-        """Return the position of each pair in the table, and whether the table has the pair."""
-        self._add(sources)
-        key = self._row[sources] * self._nodes + targets
-        position = np.minimum(np.searchsorted(self._keys, key), max(0, len(self._keys) - 1))
-        return position, self._keys[position] == key
-
-    def _add(self, sources: Ints) -> None:
-        """Add new sources to the table; keys stay ascending, because rows are numbered as they come."""
-        new = np.unique(sources[self._row[sources] < 0])
-        if not len(new):
-            return
-        nearby = distances_within(self._graph, new, limit=self.near_m)
-        self._row[new] = self._rows + np.arange(len(new))
-        row = np.repeat(self._row[new], np.diff(nearby.offsets))
-        self._rows += len(new)
-        self._keys = np.concatenate([self._keys, row * self._nodes + nearby.targets])
-        self._lengths = np.concatenate([self._lengths, nearby.distances.astype(np.float32)])
-        self._previous = np.concatenate([self._previous, nearby.previous])
-
-    def _search(self, sources: Ints, limit_m: Floats) -> Iterator[tuple[Positions, Positions, Floats, Indices]]:
-        """Search from all sources, some at a time; yield the pairs, their rows, distances and previous nodes."""
-        unique, which = np.unique(sources, return_inverse=True)
-        limit = np.zeros(len(unique))
-        np.maximum.at(limit, which, limit_m)
-        by_source = np.argsort(which, kind="stable")
-        ends = np.searchsorted(which[by_source], np.arange(len(unique) + 1))
-        size = max(1, _SEARCH_BYTES // (12 * self._nodes))
-        for start in range(0, len(unique), size):
-            stop = min(start + size, len(unique))
-            pairs = by_source[ends[start] : ends[stop]]
-            distances, previous = dijkstra(
-                self._matrix,
-                indices=unique[start:stop],
-                limit=limit[start:stop].max(),
-                return_predecessors=True,
-            )
-            yield pairs, which[pairs] - start, distances, previous
-
-
-def _previous_in_rows(previous: Indices, row: Ints, at: Ints) -> Indices:
-    return previous[row, at]
 
 
 def begins_by_gap(trip: Ints, time_us: Ints, *, max_gap_s: float) -> Bools:

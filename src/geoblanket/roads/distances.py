@@ -227,7 +227,9 @@ class NearbyNodes:
         return np.array(path[::-1], np.int32)
 
 
-def distances_within(graph: RoadGraph, sources: npt.ArrayLike, *, limit: float) -> NearbyNodes:
+def distances_within(
+    graph: RoadGraph, sources: npt.ArrayLike, *, limit: float, matrix: Matrix | None = None
+) -> NearbyNodes:
     """Return every node within `limit` metres of each source, with its distance and its route.
 
     Parameters
@@ -238,6 +240,8 @@ def distances_within(graph: RoadGraph, sources: npt.ArrayLike, *, limit: float) 
         Node indices; the rows of the table are in their order.
     limit
         The largest distance, metres.
+    matrix
+        The graph's `weight_matrix`, if there is one already.
 
     Raises
     ------
@@ -249,7 +253,7 @@ def distances_within(graph: RoadGraph, sources: npt.ArrayLike, *, limit: float) 
         raise ParameterError(f"The limit must be zero or more. Got {limit} instead.")
     blocks: list[tuple[Ints, NearbyNodes]] = []
     pairs = 0
-    for block in _nearby_blocks(graph, rows, limit):
+    for block in _nearby_blocks(graph, rows, limit, weight_matrix(graph) if matrix is None else matrix):
         pairs += len(block[1].targets)
         if pairs * _BYTES_PER_PAIR > _MEMORY_CAP_BYTES:
             raise ParameterError(
@@ -270,11 +274,10 @@ def distances_within(graph: RoadGraph, sources: npt.ArrayLike, *, limit: float) 
     return NearbyNodes(rows, offsets, targets, distances, previous)
 
 
-def _nearby_blocks(graph: RoadGraph, rows: Indices, limit: float) -> Iterator[tuple[Ints, NearbyNodes]]:
+def _nearby_blocks(graph: RoadGraph, rows: Indices, limit: float, matrix: Matrix) -> Iterator[tuple[Ints, NearbyNodes]]:
     """Yield positions in `rows` and the nodes near them, for groups of sources that lie together."""
     if not len(rows):
         return
-    matrix = weight_matrix(graph)
     # A k-d tree lists its points leaf by leaf: neighbours in the list are neighbours in space.
     together = KDTree(np.column_stack([graph.lat[rows], graph.lon[rows]])).indices.astype(np.int64)
     for start in range(0, len(rows), _BLOCK_SOURCES):

@@ -1,9 +1,10 @@
 """The road graph: a directed graph of junctions and road pieces in compressed sparse rows.
 
 A graph has a credit line for its pictures and reports, because OpenStreetMap's licence asks everyone who shows its data
-to name its contributors. Files in OpenStreetMap's formats, in OSMnx's GraphML, and tables whose nodes are named `osmid`
-are credited to OpenStreetMap, unless the user says otherwise. The synthetic city is written in the same formats, and
-is recognised by the program that its file names.
+to name its contributors. Files in OpenStreetMap's formats and in OSMnx's GraphML are credited to OpenStreetMap, unless
+the user says otherwise. So are tables whose nodes have OpenStreetMap's ids: the column is named `osmid`, as OSMnx names
+it, and most of its numbers are above 10 million. The synthetic city is written in the same formats, and is recognised
+by the program that its file names.
 """
 
 from __future__ import annotations

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import zlib
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -15,6 +12,7 @@ import numpy as np
 from geoblanket._arguments import checked
 from geoblanket._display import Progress, counted, short_repr, silent
 from geoblanket._files import found_in_words, kind_of_file
+from geoblanket._untrusted import open_unpacked
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.roads._reading import RoadsRead
 from geoblanket.roads.graph import LengthModel, RoadGraph, check_credit
@@ -76,7 +74,8 @@ def import_roads(
         Keep the whole network, not only its largest strongly connected part.
     credit
         Whose data it is, for pictures and reports (`RoadGraph.credit`). By default OpenStreetMap's contributors, for
-        its formats, for GraphML and for tables whose nodes are named `osmid`; otherwise none.
+        its formats, for GraphML and for tables with its ids (most of a column `osmid` above 10 million); otherwise
+        none.
     progress
         Called while reading.
 
@@ -175,7 +174,7 @@ def _kind_of(path: Path) -> str:
     if head.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"<"):
         if b"<graphml" in head:
             return "graphml"
-        if b"<osm" in head:
+        if b"<osm" in head and packing != ".xz":
             return "osm" + packing
     elif ".csv" in [suffix.lower() for suffix in path.suffixes]:
         return "csv"
@@ -189,18 +188,9 @@ def _kind_of(path: Path) -> str:
 
 
 def _first_bytes(path: Path) -> tuple[bytes, str]:
-    """Return the first unpacked bytes of a file, and how it is packed ("", ".gz", ".bz2")."""
-    try:
-        with path.open("rb") as file:
-            magic = file.read(3)
-            file.seek(0)
-            if magic[:2] == b"\x1f\x8b":
-                return gzip.GzipFile(fileobj=file).read(_SNIFFED_BYTES), ".gz"
-            if magic == b"BZh":
-                return bz2.BZ2File(file).read(_SNIFFED_BYTES), ".bz2"
-            return file.read(_SNIFFED_BYTES), ""
-    except (OSError, EOFError, zlib.error) as error:
-        raise InputError("cannot be read: it is cut off, damaged or not readable", path=path) from error
+    """Return the first unpacked bytes of a file, and how it is packed ("", ".gz", ".bz2", ".xz")."""
+    with open_unpacked(path) as stream:
+        return stream.read(_SNIFFED_BYTES), stream.raw.ending
 
 
 def _as_it_is(graph: RoadGraph) -> RoadGraph:

@@ -44,6 +44,8 @@ OPTIONAL_EDGE_COLUMNS: Mapping[str, tuple[str, ...]] = {
 """The columns that a table of edges may have: metres, OpenStreetMap's class, km/h, a LINESTRING of lon, lat."""
 
 _MOST_COLUMNS = 1000
+_LARGE_ID = 10_000_000
+"""OpenStreetMap had given so many ids by 2007, before most cities were mapped."""
 _LONGEST_M = 20_100_000.0
 """The largest length of an edge, metres: no two points on Earth are farther apart. It also excludes infinity."""
 
@@ -114,10 +116,14 @@ def _read_table(path: Path) -> tuple[str, RoadTable]:
             hint="A table of nodes has the columns osmid,y,x and a table of edges u,v,length, separated by commas",
         )
     row = pl.int_range(2, pl.len() + 2).alias("row")
-    # OSMnx gives nodes from OpenStreetMap this name.
-    credit = OPENSTREETMAP if kind == "nodes" and "osmid" in by_name else ""
     selected = frame.select(row, **{column: pl.col(name) for column, name in columns.items()})
-    return kind, RoadTable(selected, path, credit)
+    is_named = kind == "nodes" and "osmid" in by_name
+    return kind, RoadTable(selected, path, OPENSTREETMAP if is_named and _has_osm_ids(selected) else "")
+
+
+def _has_osm_ids(nodes: pl.DataFrame) -> bool:
+    """Return whether most ids are as large as those of OpenStreetMap, which counts all nodes of the world."""
+    return bool(nodes["id"].cast(pl.Float64, strict=False).gt(_LARGE_ID).sum() > nodes.height / 2)
 
 
 def _read_csv(path: Path) -> pl.DataFrame:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import polars as pl
 
 from geoblanket._untrusted import UNPACKED_BY_POLARS, Unpacked
 from geoblanket.errors import InputError
 
-__all__ = ["NOT_UTF8", "WRONG_COLUMNS", "Block", "Cells", "peek", "read_blocks", "read_cells", "read_header"]
+__all__ = ["Block", "Cells", "blocks_of", "peek", "read_blocks", "read_cells", "read_header"]
 
 BLOCK_BYTES = 4 << 20
 MAX_ROW_BYTES = 64 << 20
@@ -74,8 +75,9 @@ def read_blocks(path: Path, *, header: bool, block_bytes: int | None = None) -> 
     """Yield a file, plain or gzip, in blocks of whole rows, in bounded memory; a header is left out."""
     try:
         with path.open("rb") as raw:
-            _refuse_what_is_not_text(path, raw)
-            for block in _blocks(path, raw, block_bytes or BLOCK_BYTES):
+            is_packed = _refuse_what_is_not_text(path, raw).startswith(b"\x1f\x8b")
+            stream: IO[bytes] = io.BufferedReader(Unpacked(path, raw)) if is_packed else raw
+            for block in blocks_of(path, stream, raw.tell, block_bytes=block_bytes):
                 yield _without_first_row(block) if header and block.first_row == 1 else block
     except OSError as error:
         raise InputError(f"cannot be read ({error.strerror or error})", path=path) from error
@@ -85,7 +87,8 @@ def _without_first_row(block: Block) -> Block:
     return Block(block.text.partition(b"\n")[2], 2, block.position)
 
 
-def _refuse_what_is_not_text(path: Path, raw: io.BufferedReader) -> None:
+def _refuse_what_is_not_text(path: Path, raw: io.BufferedReader) -> bytes:
+    """Return the first bytes, unless they are those of something else."""
     head = raw.read(8)
     raw.seek(0)
     if not head:
@@ -95,17 +98,16 @@ def _refuse_what_is_not_text(path: Path, raw: io.BufferedReader) -> None:
             raise InputError(f"is {name}, not text", path=path, hint="Unpack it, or choose another --format")
     if head.startswith(_WIDE_TEXT):
         raise InputError("is UTF-16 text", path=path, hint="Save it as UTF-8")
+    return head
 
 
-def _blocks(path: Path, raw: io.BufferedReader, block_bytes: int) -> Iterator[Block]:
-    compressed = raw.read(2) == b"\x1f\x8b"
-    raw.seek(0)
-    stream = io.BufferedReader(Unpacked(path, raw)) if compressed else raw
-    if stream.peek(3).startswith(_BYTE_ORDER_MARK):
-        stream.read(len(_BYTE_ORDER_MARK))
+def blocks_of(
+    path: Path, stream: IO[bytes], tell: Callable[[], int] = lambda: 0, *, block_bytes: int | None = None
+) -> Iterator[Block]:
+    """Yield a text in blocks of whole rows; `tell` says how much of the file has been read."""
     first_row = 1
-    pending = b""
-    while chunk := stream.read(block_bytes):
+    pending = stream.read(len(_BYTE_ORDER_MARK)).removeprefix(_BYTE_ORDER_MARK)
+    while chunk := stream.read(block_bytes or BLOCK_BYTES):
         pending += chunk
         end = _end_of_rows(pending)
         if end == 0:
@@ -117,12 +119,12 @@ def _blocks(path: Path, raw: io.BufferedReader, block_bytes: int) -> Iterator[Bl
                     hint="Check that this is the right file, and that its rows end in a line feed",
                 )
             continue
-        block = Block(pending[:end], first_row, raw.tell())
+        block = Block(pending[:end], first_row, tell())
         first_row += block.text.count(b"\n")
         pending = pending[end:]
         yield block
     if pending:
-        yield Block(pending, first_row, raw.tell())
+        yield Block(pending, first_row, tell())
     elif first_row == 1:
         raise InputError("is empty", path=path)
 

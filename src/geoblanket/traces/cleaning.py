@@ -10,7 +10,7 @@ excursion is dropped, and a track that goes on elsewhere is cut in two.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -58,6 +58,8 @@ class Cleaning:
         Drop points that jump away faster than this; None keeps them.
     max_gap_s
         Cut trips where two points are further apart in time than this; None never cuts.
+    trips
+        "occupancy" also cuts trips where a passenger gets in or out, if the source says so (cabspotting).
     min_points, min_duration_s
         Drop trips with fewer points, or shorter than this.
 
@@ -75,6 +77,7 @@ class Cleaning:
     drop_duplicates: bool = True
     max_speed_m_s: float | None = 60.0
     max_gap_s: float | None = 300.0
+    trips: Literal["gaps", "occupancy"] = "gaps"
     min_points: int = 2
     min_duration_s: float = 0.0
 
@@ -105,6 +108,8 @@ class Points(NamedTuple):
         Microseconds since 1970 UTC.
     lat, lon
         Degrees WGS84.
+    occupied
+        Whether a passenger is on board; None if the source does not say.
     """
 
     stream: Ints
@@ -112,10 +117,11 @@ class Points(NamedTuple):
     time_us: Ints
     lat: Floats
     lon: Floats
+    occupied: Bools | None = None
 
     def take(self, which: npt.NDArray[Any]) -> Points:
         """Return some of the points, by a mask or by positions."""
-        return Points(*(column[which] for column in self))
+        return Points._make(None if column is None else column[which] for column in self)
 
     def keep(self, mask: Bools) -> Points:
         """Return the points where `mask` is true, without copying if that is all of them."""
@@ -142,6 +148,8 @@ def clean(points: Points, cleaning: Cleaning) -> tuple[Points, Ints, Tally]:
         points = _drop_duplicates(points, tally)
     points, cut = _drop_jumps(points, cleaning, tally)
     starts = _cut_at_gaps(points, cut, cleaning, tally)
+    if cleaning.trips == "occupancy":
+        starts = _cut_by_occupancy(points, starts, tally)
     points, starts = _drop_short_trips(points, starts, cleaning, tally)
     return points, np.cumsum(starts) - 1, tally
 
@@ -220,6 +228,14 @@ def _cut_at_gaps(points: Points, cut: Bools, cleaning: Cleaning, tally: Tally) -
     gaps[1:] = _gaps(points, cleaning)
     tally.count("cut_at_gap", points.row[gaps & ~starts])
     return starts | gaps
+
+
+def _cut_by_occupancy(points: Points, starts: Bools, tally: Tally) -> Bools:
+    if points.occupied is None:
+        raise ParameterError("trips must be 'gaps': the files do not say when a passenger is on board.")
+    changes = np.diff(points.occupied, prepend=points.occupied[:1])
+    tally.count("cut_by_occupancy", points.row[changes & ~starts])
+    return starts | changes
 
 
 def _drop_short_trips(points: Points, starts: Bools, cleaning: Cleaning, tally: Tally) -> tuple[Points, Bools]:

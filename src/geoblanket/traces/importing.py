@@ -25,12 +25,12 @@ from geoblanket.traces.cleaning import Cleaning, Points, clean
 from geoblanket.traces.columns import FrameTable, open_table
 from geoblanket.traces.source import Parsed, Reading, Source, Streams
 from geoblanket.traces.summary import ImportSummary, Tally, file_row
-from geoblanket.traces.table import TRACES_SCHEMA
-from geoblanket.traces.taxi_files import PortoFile, RomeFile
+from geoblanket.traces.table import OCCUPIED, TRACES_SCHEMA
+from geoblanket.traces.taxi_files import CabFiles, PortoFile, RomeFile
 
 __all__ = ["Reading", "TraceFormat", "gather_by_vehicle", "import_traces", "to_streams"]
 
-TraceFormat = Literal["porto", "rome", "table"]
+TraceFormat = Literal["porto", "rome", "cabspotting", "table"]
 
 _MAPS = frozenset({"osm", "graphml"})
 _NO_POINTS = _MAPS | MAGIC.keys() | {"ledger"}
@@ -64,14 +64,15 @@ def import_traces(
     Parameters
     ----------
     files
-        The file to read, or a list of files; text files may be compressed by gzip. With the format "table", data frames
-        may stand for files: of Polars or pandas, or with the Arrow stream interface.
+        The file to read, or a list of files; text files may be compressed by gzip. With the format "cabspotting",
+        folders and tar archives may stand for the files in them. With the format "table", data frames may stand for
+        files: of Polars or pandas, or with the Arrow stream interface.
     out
         The table to write (Parquet): see `geoblanket.traces.table`. Trips are in the order of the file (Porto), or
         by vehicle and time.
     format
-        "porto" (train.csv), "rome" (taxi_february.txt), or "table" (any CSV or Parquet file with a header, or
-        a data frame).
+        "porto" (train.csv), "rome" (taxi_february.txt), "cabspotting" (San Francisco's new_NAME.txt), or "table" (any
+        CSV or Parquet file with a header, or a data frame).
     reading
         Names of columns, the delimiter, and the meaning of times; see `Reading`.
     cleaning
@@ -107,12 +108,12 @@ def import_traces(
         raise wrong_type(import_traces, "files", files, ["path", "data frame", "list of them"])
     paths = _names(given)
     out = Path(out)
-    _check_files([Path(file) for file in given if is_path(file)], out, count=len(given))
+    _check_files([Path(file) for file in given if is_path(file)], out, count=len(given), format=format)
     reading, cleaning = reading or Reading(), cleaning or Cleaning()
     _check_options(format, reading)
     if format != "table" and any(map(is_frame, given)):
         raise ParameterError(f"A data frame has the format 'table'. Got '{format}' instead.")
-    summary = ImportSummary(paths)
+    summary = ImportSummary(list(paths))
     with (
         temporary_folder(out) as workspace,
         ThreadPoolExecutor(_WORKERS) as pool,
@@ -124,6 +125,9 @@ def import_traces(
             trips = importer.from_trips(
                 [PortoFile(path, file, reading, drop_missing_data=drop) for file, path in enumerate(paths)]
             )
+        elif format == "cabspotting":
+            cabs = [CabFiles(path, file, summary.files, reading) for file, path in enumerate(paths)]
+            trips = importer.from_points(cabs, workspace)
         else:
             trips = importer.from_points(list(_sources(given, paths, reading, rome=format == "rome")), workspace)
         about = {
@@ -133,7 +137,7 @@ def import_traces(
             "cleaning": asdict(cleaning),
         }
         # This thread only waits: Python hands signals to the main thread, which must not be inside Polars for minutes.
-        frame = lazy_batches(trips, schema=TRACES_SCHEMA)
+        frame = lazy_batches(trips, schema=TRACES_SCHEMA | (OCCUPIED if format == "cabspotting" else {}))
         written = writer.submit(write_table, frame, out, kind="traces", about=about)
         try:
             written.result()
@@ -159,11 +163,11 @@ def _sources(
         yield FrameTable(file, path, number, reading) if is_frame(file) else open_file(path, number, reading)
 
 
-def _check_files(paths: list[Path], out: Path, *, count: int) -> None:
+def _check_files(paths: list[Path], out: Path, *, count: int, format: TraceFormat) -> None:  # noqa: A002
     if not count:
         raise ParameterError("at least one file is needed. Got none.")
     for path in paths:
-        if not path.is_file():
+        if not (path.is_file() or (path.is_dir() and format == "cabspotting")):
             raise InputError("is a folder" if path.is_dir() else "no such file", path=path)
         if (found := kind_of_file(path)) in _NO_POINTS:
             raise InputError(
@@ -224,7 +228,8 @@ class _Importer:
 
         def read(source: Source[Any, Streams], batch: object) -> Parsed[_Cleaned]:
             parsed = source.parse(batch)
-            return Parsed(self._clean(parsed.content), parsed.rows, parsed.points, parsed.malformed, parsed.tally)
+            cleaned = self._clean(parsed.content)
+            return Parsed(cleaned, parsed.file, parsed.rows, parsed.points, parsed.malformed, parsed.tally)
 
         yield from self._number(self._read(sources, read))
 
@@ -250,24 +255,24 @@ class _Importer:
         """Yield the contents of all batches of all files, in order, and count them."""
         sizes = [source.size for source in sources]
 
-        def batches() -> Iterator[tuple[int, Any, int]]:
-            for file, source in enumerate(sources):
+        def batches() -> Iterator[tuple[Source[Any, Content], Any, int]]:
+            for number, source in enumerate(sources):
                 for batch, position in source.batches():
-                    yield file, batch, sum(sizes[:file]) + position
+                    yield source, batch, sum(sizes[:number]) + position
 
-        def parse(item: tuple[int, Any, int]) -> tuple[int, Parsed[Result], int]:
-            file, batch, position = item
-            return file, read(sources[file], batch), position
+        def parse(item: tuple[Source[Any, Content], Any, int]) -> tuple[Parsed[Result], int]:
+            source, batch, position = item
+            return read(source, batch), position
 
-        for file, parsed, position in self._in_order(parse, batches()):
-            self._count(file, parsed)
+        for parsed, position in self._in_order(parse, batches()):
+            self._count(parsed)
             self._progress("Reading", position, sum(sizes))
             yield parsed.content
         if self._summary.rows_read == 0:
             raise InputError("has a header but no rows", path=sources[-1].path)
 
-    def _count(self, file: int, parsed: Parsed[Any]) -> None:
-        summary = self._summary
+    def _count(self, parsed: Parsed[Any]) -> None:
+        summary, file = self._summary, parsed.file
         if parsed.malformed and self._strict:
             row, reason = parsed.malformed[0]
             raise InputError(
@@ -293,6 +298,8 @@ class _Importer:
             },
             schema=TRACES_SCHEMA,
         )
+        if points.occupied is not None:
+            frame = frame.with_columns(occupied=points.occupied)
         kept = streams.vehicles.gather(points.stream[np.flatnonzero(np.diff(points.stream, prepend=-1))])
         return _Cleaned(frame, kept, tally)
 
@@ -420,6 +427,7 @@ def to_streams(frame: pl.DataFrame) -> Streams:
             time_us=points["time"].to_numpy(),
             lat=points["lat"].to_numpy(),
             lon=points["lon"].to_numpy(),
+            occupied=points["occupied"].to_numpy() if "occupied" in points.columns else None,
         ),
         streams["vehicle"],
     )

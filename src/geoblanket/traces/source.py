@@ -68,9 +68,9 @@ class Reading:
         For the format "table": names of the columns, by role (vehicle, trip, time, lat, lon). A role that is not given
         has the column of its own name. Without a vehicle column each trip is a vehicle; without both each file is one.
     delimiter
-        Separator of cells; None: a comma, or a semicolon for "rome".
+        Separator of cells; None: a comma, a semicolon for "rome", or a space for "cabspotting".
     time_unit
-        The unit of numeric times since 1970; None: it is detected ("table"), or seconds ("porto").
+        The unit of numeric times since 1970; None: it is detected ("table"), or seconds ("porto", "cabspotting").
     time_zone
         The zone of times that have no UTC offset, such as "Europe/Rome".
 
@@ -131,6 +131,8 @@ class Parsed(Generic[Content_co]):
     ----------
     content
         The points.
+    file
+        The number of the file among those of the import.
     rows, points
         The number of rows in the batch, and of points in these rows.
     malformed
@@ -140,6 +142,7 @@ class Parsed(Generic[Content_co]):
     """
 
     content: Content_co
+    file: int
     rows: int
     points: int
     malformed: list[tuple[int, str]]
@@ -310,7 +313,7 @@ def read_points(
     Parameters
     ----------
     frame
-        Columns row, vehicle, perhaps trip, time, lat, lon, as in the file.
+        Columns row, vehicle, perhaps trip, time, lat, lon, perhaps occupied, as in the file.
     malformed
         The rows that could not be split into these columns, and why.
     time
@@ -321,7 +324,7 @@ def read_points(
         A hint on the form of rows, and the box of the points.
     """
     rows = frame.height + len(malformed)
-    names = [name for name in ("vehicle", "trip") if name in frame.columns]
+    names = [name for name in ("vehicle", "trip", "occupied") if name in frame.columns]
     frame = frame.with_columns(
         pl.col(names).cast(pl.String).str.strip_chars().replace("", None),
         pl.col("lat", "lon").cast(pl.Float64, strict=False).name.suffix("_number"),
@@ -343,4 +346,4 @@ def read_points(
     if first:
         check_first(path, rows, malformed, expected=expected)
         check_coordinates(frame, path=path, home=home)
-    return Parsed(frame, rows, frame.height, malformed)
+    return Parsed(frame, file, rows, frame.height, malformed)

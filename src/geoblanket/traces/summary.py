@@ -33,6 +33,7 @@ CHANGES = {
     "sorted": "points out of order, sorted",
     "cut_at_jump": "trips cut at a jump",
     "cut_at_gap": "trips cut at a gap",
+    "cut_by_occupancy": "trips cut where a passenger got in or out",
 }
 """The rules that change points and drop none."""
 
@@ -90,7 +91,7 @@ class ImportSummary:
     Attributes
     ----------
     files
-        The files, in the order in which they were read.
+        The files given, then those found inside folders and archives, in the order in which they were read.
     rows_read
         Rows of the files, without headers and empty lines.
     points_read

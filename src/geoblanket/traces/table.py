@@ -16,7 +16,7 @@ from geoblanket._tables import reading_parquet, scan_table, write_table
 from geoblanket.errors import InputError
 from geoblanket.traces._times import time_in_range
 
-__all__ = ["QUANTILES", "TRACES_SCHEMA", "TracesInfo", "check_points", "describe_traces", "scan_traces", "write_traces"]
+__all__ = ["OCCUPIED", "TRACES_SCHEMA", "TracesInfo", "check_points", "describe_traces", "scan_traces", "write_traces"]
 
 TRACES_SCHEMA: dict[str, pl.DataType] = {
     "vehicle": pl.String(),
@@ -27,6 +27,9 @@ TRACES_SCHEMA: dict[str, pl.DataType] = {
 }
 """One row a GPS point. `trip` numbers the trips of the file from 0; rows are sorted by trip, then time;
 `lat` and `lon` are degrees WGS84."""
+
+OCCUPIED: dict[str, pl.DataType] = {"occupied": pl.Boolean()}
+"""A column that a table may have besides: whether a passenger is on board."""
 
 QUANTILES = (0.05, 0.5, 0.95)
 """The quantiles that describe a distribution."""
@@ -42,7 +45,7 @@ def scan_traces(path: str | Path) -> pl.LazyFrame:
     >>> scan_traces("traces.parquet").collect_schema().names()
     ['vehicle', 'trip', 'time', 'lat', 'lon']
     """
-    frame, _ = scan_table(path, kind="traces", schema=TRACES_SCHEMA)
+    frame, _ = scan_table(path, kind="traces", schema=TRACES_SCHEMA, optional=OCCUPIED)
     return frame
 
 

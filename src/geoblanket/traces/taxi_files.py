@@ -1,4 +1,4 @@
-"""The two public sets of taxi traces, each in its own format.
+"""The three public sets of taxi traces, each in its own format.
 
 Porto: the taxi trips of the ECML/PKDD 2015 challenge, one row a trip (`train.csv`). Columns TRIP_ID, CALL_TYPE,
 ORIGIN_CALL, ORIGIN_STAND, TAXI_ID, TIMESTAMP (start of the trip, epoch seconds), DAY_TYPE, MISSING_DATA, POLYLINE (JSON
@@ -6,18 +6,26 @@ ORIGIN_CALL, ORIGIN_STAND, TAXI_ID, TIMESTAMP (start of the trip, epoch seconds)
 
 Rome: taxi positions of CRAWDAD roma/taxi, one row a point (`taxi_february.txt`). Rows `id;2014-02-01
 00:00:00.739166+01;POINT(lat lon)` without a header; latitude comes first.
+
+San Francisco: the cabs of CRAWDAD epfl/mobility, one file `new_NAME.txt` a cab, in a folder or an archive. Rows `lat
+lon occupied time` without a header: whether a passenger is on board (0 or 1), and epoch seconds; the newest come first.
 """
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
-from geoblanket.traces._text import Block, read_header
-from geoblanket.traces._times import BAD_TIME, TIME_OUT_OF_RANGE, find_time_format, time_in_range
+from geoblanket.errors import InputError
+from geoblanket.traces._archives import read_members
+from geoblanket.traces._text import Block, blocks_of, read_cells, read_header
+from geoblanket.traces._times import BAD_TIME, TIME_OUT_OF_RANGE, TimeFormat, find_time_format, time_in_range
 from geoblanket.traces.cleaning import Points
 from geoblanket.traces.source import (
     EMPTY_CELL,
@@ -34,7 +42,7 @@ from geoblanket.traces.source import (
 )
 from geoblanket.traces.summary import Tally, file_row
 
-__all__ = ["PortoFile", "RomeFile"]
+__all__ = ["CabFiles", "PortoFile", "RomeFile"]
 
 STEP_US = 15_000_000
 BAD_POLYLINE = "POLYLINE is not a JSON list of [longitude, latitude]"
@@ -48,6 +56,12 @@ _USUAL_POLYLINE = rf"^\[(?:{_POINT}(?:, ?{_POINT})*)?\]$"
 
 _ROME_COLUMNS = {"vehicle": 0, "time": 1, "point": 2}
 _CENTRAL_ITALY = Box(40.5, 10.5, 43.5, 15.0)
+
+_CAB_COLUMNS = {"lat": 0, "lon": 1, "occupied": 2, "time": 3}
+BAD_OCCUPANCY = "occupied is neither 0 nor 1"
+CabBlock = tuple[str, int, Block]
+"""The name of a cab, the number of its file, and rows of it."""
+_CAB_NAME = re.compile(r"new_([\w-]{1,60})\.txt(?:\.gz)?", re.ASCII)
 
 
 class PortoFile(TextSource):
@@ -92,7 +106,7 @@ class PortoFile(TextSource):
         if first:
             coordinates = pl.DataFrame({"lat": streams.points.lat, "lon": streams.points.lon})
             check_coordinates(coordinates, path=self.path, home=_PORTUGAL)
-        return Parsed(streams, rows, points, malformed, tally)
+        return Parsed(streams, self._file, rows, points, malformed, tally)
 
 
 def _drop_missing_data(frame: pl.DataFrame, tally: Tally) -> pl.DataFrame:
@@ -170,3 +184,60 @@ class RomeFile(TextSource):
             expected="Rows have to read id;time+offset;POINT(lat lon)",
             home=_CENTRAL_ITALY,
         )
+
+
+class CabFiles:
+    """The files of San Francisco's cabs: a folder or an archive of them, or a single one.
+
+    Parameters
+    ----------
+    file
+        The number of `path` among the imported files.
+    files
+        The imported files, to which those inside the folder or the archive are added as they are found.
+    """
+
+    def __init__(self, path: Path, file: int, files: list[Path], reading: Reading) -> None:
+        self.path = path
+        self.size = sum(each.stat().st_size for each in (path.iterdir() if path.is_dir() else [path]))
+        self._file, self._files = file, files
+        self._delimiter = reading.delimiter or " "
+        self._time = TimeFormat(reading.time_unit or "s").microseconds("time")
+
+    def batches(self) -> Iterator[tuple[CabBlock, int]]:
+        """Yield blocks of rows, each with the number of bytes read so far; files of other names are passed over."""
+        found = False
+        for path, stream, position in read_members(self.path):
+            name = _CAB_NAME.fullmatch(path.name)
+            if name is None:
+                continue
+            found, file = True, self._file
+            if path != self.path:
+                file = len(self._files)
+                self._files.append(path)
+            for block in blocks_of(path, stream):
+                yield (name[1], file, block), position
+        if not found:
+            raise InputError(
+                "has no file of a cab",
+                path=self.path,
+                hint="Give the folder or the archive of files new_NAME.txt, or some of these files",
+            )
+
+    def parse(self, block: CabBlock) -> Parsed[pl.DataFrame]:
+        """Read the points of a block, the oldest first."""
+        vehicle, file, rows = block
+        cells = read_cells(rows, width=len(_CAB_COLUMNS), wanted=_CAB_COLUMNS, delimiter=self._delimiter)
+        frame, bad = set_aside(cells.frame, {BAD_OCCUPANCY: ~pl.col("occupied").is_in(["0", "1"])})
+        parsed = read_points(
+            frame.with_columns(vehicle=pl.lit(vehicle)),
+            cells.malformed + bad,
+            time=self._time,
+            path=self._files[file],
+            file=file,
+            first=rows.first_row == 1,
+            expected="Rows have to read lat lon occupied time",
+        )
+        content, time = parsed.content.with_columns(pl.col("occupied") == "1"), parsed.content["time"]
+        newest_first = len(time) > 1 and time[0] > time[-1]
+        return replace(parsed, content=content.reverse() if newest_first else content)
