@@ -245,13 +245,7 @@ class _Comparison:
         if method.rows == "found" and self.problems.has("predicted"):
             same = rows is self.problems.rows("predicted", self.setting)
             values.append(Value(Measure.SAME_AS_PREDICTED, float(same), ""))
-        held_out = held_out_losses(
-            made.mechanism.probabilities,
-            rows,
-            self.task.data,
-            self.problems.loss,
-            by_hour_and_speed=self.task.experiment.by_hour_and_speed,
-        )
+        held_out = held_out_losses(made.mechanism.probabilities, rows, self.task.data, self.problems.loss)
         data, reports = self.task.data, None
         if data.motion is not None:
             sent = made.mechanism.probabilities if made.reports is None else made.reports

@@ -50,6 +50,8 @@ _LOOKS = {
     "lp_cmdp": Look("#0072b2", "o", width=2.6),
     "lp_true_mb": Look("#56b4e9", "s", _DASHED),
     "lp_markov1": Look("#009e73", "^"),
+    "lp_order2": Look("#009e73", "^", _DOTTED),
+    "lp_order3": Look("#009e73", "^", _DASHED),
     "lp": Look("#22262d", "D"),
     "constopt": Look("#e69f00", "v"),
     "constopt_peaks": Look("#e69f00", "v", _DOTTED),
