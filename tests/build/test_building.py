@@ -97,8 +97,6 @@ def test_the_record_tells_how_good_it_is(built: tuple[Path, BuildRecord]) -> Non
     assert totals.loss == pytest.approx(sum(zone.share * zone.loss for zone in record.zones))
     assert totals.lower_bound <= totals.loss
     assert totals.largest_gap <= CONFIG.gap
-    assert totals.variables < totals.variables_before
-    assert totals.constraints < totals.constraints_before
     for zone in record.zones:
         assert zone.context_free_bound is not None
         assert zone.context_free_loss is not None

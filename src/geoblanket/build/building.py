@@ -303,10 +303,6 @@ def _totals(results: Sequence[ZoneResult], *, compare: bool) -> Totals:
     return Totals(
         mechanisms=len(zones),
         rows=sum(zone.rows.rows for zone in zones),
-        variables=sum(zone.rows.variables for zone in zones),
-        variables_before=sum(zone.rows.variables_before for zone in zones),
-        constraints=sum(zone.rows.constraints for zone in zones),
-        constraints_before=sum(zone.rows.constraints_before for zone in zones),
         loss=loss,
         lower_bound=bound,
         gap=(loss - bound) / loss if loss > 0 else 0.0,

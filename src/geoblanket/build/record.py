@@ -35,7 +35,7 @@ class ZoneRecord:
     """The zone's number among all zones."""
     regime: str
     rows: RowsReport
-    """The sizes before and after the reduction."""
+    """How many rows there are, and of which histories."""
     epsilon: float
     """ε per kilometre."""
     eta_km: float
@@ -95,10 +95,6 @@ class Totals:
 
     mechanisms: int
     rows: int
-    variables: int
-    variables_before: int
-    constraints: int
-    constraints_before: int
     loss: float
     """In design; weighted by `ZoneRecord.share`."""
     lower_bound: float

@@ -31,7 +31,6 @@ _MOST_ZONES = 60
 
 _NARROWEST_SCALE = 0.5
 """The loss map's colours span at least this share of the largest loss: nearly equal losses look nearly equal."""
-_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 _OURS = "#1f5f8b"
 _HELD_OUT = "#c8553d"
@@ -89,7 +88,7 @@ def write_build_report(bundle: str | Path, roads: str | Path, out: str | Path) -
         page, "zones", caption, alt="A map of the roads with the zones in colours, their numbers, and all places."
     )
     _add_losses(page, record, folder)
-    _add_sizes(page, record)
+    _add_rows(page, record)
     _add_making(page, record)
     return folder.write_page(page)
 
@@ -185,29 +184,18 @@ def _loss_row(zone: ZoneRecord) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def _add_sizes(page: Page, record: BuildRecord) -> None:
-    page.heading("Sizes, before and after the reduction")
+def _add_rows(page: Page, record: BuildRecord) -> None:
+    page.heading("Rows")
     page.paragraph(
-        "Before: every history of the full length that a vehicle can have is a row of its own. After: only what the "
-        "context looks at tells rows apart, and histories without a row share that of the nearest one. The "
-        "promise between histories is the same."
+        "Only what the context looks at tells rows apart. A history without a row uses that of the nearest one. The "
+        "promise holds between all histories."
     )
     page.table(
-        ("", "before", "after", "reduced to"),
-        [
-            (name, _count(before), _count(after), f"1 in {_count(round(before / after))}" if before else UNKNOWN)
-            for name in ("variables", "constraints")
-            for before, after in [(getattr(record.totals, f"{name}_before"), getattr(record.totals, name))]
-        ],
-        caption="All zones and regimes together.",
-    )
-    page.table(
-        ("zone", "regime", "context", "places", "histories within reach", "seen", "rows", "by lag", "seconds"),
+        ("zone", "regime", "context", "places", "histories seen", "rows", "by lag", "seconds"),
         [
             (
                 f"{zone.number}", zone.regime, zone.rows.context, f"{zone.rows.places:,}",
-                _count(zone.rows.histories_reachable), f"{zone.rows.histories_seen:,}", f"{zone.rows.rows:,}",
-                zone.rows.by_lag, f"{zone.seconds:.1f}",
+                f"{zone.rows.histories_seen:,}", f"{zone.rows.rows:,}", zone.rows.by_lag, f"{zone.seconds:.1f}",
             )
             for zone in record.zones_in_order
         ],
@@ -244,14 +232,6 @@ def _ended(zone: ZoneRecord) -> Iterator[str]:
     yield from (note.rstrip(".") for note in zone.notes)
     if zone.gap > 0.05:
         yield f"the gap is {zone.gap:.1%}; the search ended because of {zone.outcome}"
-
-
-def _count(number: int) -> str:
-    """Return a number of things; a huge one as a power of ten: "1.9 × 10¹⁵"."""
-    if number < 10**9:
-        return f"{number:,}"
-    digits, power = f"{number:.1e}".split("e+")
-    return f"{digits} × 10{power.lstrip('0').translate(_RAISED)}"
 
 
 def write_lattice_report(

@@ -30,13 +30,11 @@ from geoblanket.mobility.histories import HistoryCounts
 
 __all__ = [
     "MAX_SPEED_M_S",
-    "Branches",
     "FixedLengths",
     "Lengths",
     "Reach",
-    "every_branch",
+    "every_history",
     "grow_rows",
-    "list_histories",
     "reach_radius_m",
 ]
 
@@ -118,6 +116,7 @@ Branches = Callable[[tuple[int, ...]], Indices]
 
 _HALVINGS: Final = 24
 """Until the size of the tree is found: its radius to less than a millimetre."""
+_MOST_UNREDUCED: Final = 5_000
 _NONE: Final[Indices] = np.empty(0, np.int32)
 
 
@@ -155,7 +154,7 @@ def grow_rows(
     Returns
     -------
     listed
-        As `list_histories` returns them.
+        The histories, −1 for any place, shape (S, 1 + Γ).
     complete
         Whether every history that was seen has a row.
     """
@@ -171,17 +170,15 @@ def grow_rows(
         )
 
     def fits(size: float) -> bool:
-        branches = grown(size)
-        rows = (history for place in zone.tolist() for history in _below((place,), branches, 1 + largest))
-        return next(islice(rows, max_rows, None), None) is None
+        return _fit(zone, grown(size), largest=largest, most=max_rows)
 
     least, most = 0.0, 2.0
     if fits(most):
-        return list_histories(zone, grown(most), largest=largest), True
+        return _list_histories(zone, grown(most), largest=largest), True
     for _ in range(_HALVINGS):
         middle = (least + most) / 2
         least, most = (middle, most) if fits(middle) else (least, middle)
-    return list_histories(zone, grown(least), largest=largest), False
+    return _list_histories(zone, grown(least), largest=largest), False
 
 
 def _longer(counts: HistoryCounts, largest: int, lengths: Lengths) -> set[tuple[int, ...]]:
@@ -194,12 +191,33 @@ def _longer(counts: HistoryCounts, largest: int, lengths: Lengths) -> set[tuple[
     return longer
 
 
-def every_branch(reach: Reach) -> Branches:
-    """Return all that can be reached: every history has a row of its own."""
-    return lambda prefix: reach.of(prefix[-1])
+def every_history(zone: Indices, reach: Reach, *, largest: int) -> Indices:
+    """List every history within reach, −1 for any place, shape (S, 1 + Γ).
+
+    Raises
+    ------
+    ParameterError
+        If there are more than 5,000.
+    """
+
+    def branches(prefix: tuple[int, ...]) -> Indices:
+        return reach.of(prefix[-1])
+
+    if not _fit(zone, branches, largest=largest, most=_MOST_UNREDUCED):
+        raise ParameterError(
+            f"The context 'full' would need more than {_MOST_UNREDUCED:,} rows here. Take a smaller zone, a wider "
+            "spacing of places, a slower largest speed or fewer history weights, or the context 'blanket'."
+        )
+    return _list_histories(zone, branches, largest=largest)
 
 
-def list_histories(zone: Indices, branches: Branches, *, largest: int) -> Indices:
+def _fit(zone: Indices, branches: Branches, *, largest: int, most: int) -> bool:
+    """Whether there are at most so many histories with rows of their own; it counts no further than that."""
+    rows = (history for place in zone.tolist() for history in _below((place,), branches, 1 + largest))
+    return next(islice(rows, most, None), None) is None
+
+
+def _list_histories(zone: Indices, branches: Branches, *, largest: int) -> Indices:
     """List the histories that have rows of their own, −1 for any place, shape (S, 1 + Γ).
 
     The oldest places are left out if none of them is told apart: they would count in the budget for nothing.

@@ -21,15 +21,7 @@ from geoblanket._arguments import checked
 from geoblanket._arrays import Bools, Floats, Indices, Ints
 from geoblanket._display import counted, short_repr
 from geoblanket._geodesy import haversine_m
-from geoblanket.build.row_tree import (
-    Branches,
-    FixedLengths,
-    Lengths,
-    Reach,
-    every_branch,
-    grow_rows,
-    list_histories,
-)
+from geoblanket.build.row_tree import FixedLengths, Lengths, Reach, every_history, grow_rows
 from geoblanket.errors import ParameterError
 from geoblanket.loss.place_loss import PlaceLoss
 from geoblanket.mechanism.costs import weight_in_micro
@@ -50,7 +42,6 @@ __all__ = [
     "ZoneRows",
     "make_problem",
     "make_rows",
-    "rows_of_histories",
 ]
 
 DEFAULT_HISTORY_WEIGHTS = (1.0, 0.5, 0.25)
@@ -115,7 +106,6 @@ _TRIAL_GAP = 0.002
 _BYTES_PER_PAIR = 40
 """Of memory, for each pair of rows: distances, and what is needed to find them."""
 
-_MOST_ROWS = 5_000
 _PSEUDO_COUNT = 0.1
 """Steps added to those seen at each place, so that no row has a prior of 0."""
 _TYPICAL_M = 300.0
@@ -134,7 +124,7 @@ class Aim:
 
 @dataclass(frozen=True)
 class RowsReport:
-    """How many histories a zone has, and how many rows, before and after the reduction."""
+    """How many histories of a zone were seen, and how many rows it has."""
 
     context: str
     places: int
@@ -143,10 +133,8 @@ class RowsReport:
     """Steps of the training walks in the zone."""
     unseen_places: int
     """Places of the zone where none of them was."""
-    histories_reachable: int
-    """How many histories of the full order there are: the rows that the unreduced problem would have."""
     histories_seen: int
-    """How many different ones were seen."""
+    """How many different histories were seen."""
     rows: int
     """How many histories have a row of their own; any other uses the row of the nearest."""
     rows_by_lag: tuple[int, ...] = ()
@@ -164,26 +152,6 @@ class RowsReport:
     def deeper_share(self) -> float:
         """The share of the probability in rows that look further back than t − 1."""
         return sum(self.prior_by_lag[2:])
-
-    @property
-    def variables(self) -> int:
-        """Probabilities to find."""
-        return self.rows * self.places
-
-    @property
-    def variables_before(self) -> int:
-        """Probabilities that the unreduced problem would have."""
-        return self.histories_reachable * self.places
-
-    @property
-    def constraints(self) -> int:
-        """Inequalities between rows, for all pairs and outputs."""
-        return self.rows * (self.rows - 1) * self.places
-
-    @property
-    def constraints_before(self) -> int:
-        """Inequalities that the unreduced problem would have."""
-        return self.histories_reachable * (self.histories_reachable - 1) * self.places
 
 
 @checked
@@ -304,21 +272,14 @@ def make_rows(
     zone = np.unique(np.asarray(zone, np.int32))
     _check(places, zone, max_rows)
     largest = _largest(context, history_weights, counts)
-    coordinates = places.coordinates_e7
-    reach = Reach(coordinates, reach_m)
+    reach = Reach(places.coordinates_e7, reach_m)
     seen = counts.where(np.isin(counts.histories[:, 0], zone))
     seen = replace(seen, histories=seen.histories[:, : largest + 1])
     rows_of = partial(
-        rows_of_histories,
-        places,
-        reach_m=reach_m,
-        history_weights=history_weights,
-        context=str(context),
-        largest=largest,
+        _rows_of_histories, places, reach_m=reach_m, history_weights=history_weights, context=str(context)
     )
     if context.kind == "full":
-        listed = list_histories(zone, _unreduced(reach, _reachable(zone, reach, largest)), largest=largest)
-        return rows_of(zone, listed, seen)
+        return rows_of(zone, every_history(zone, reach, largest=largest), seen)
     grow = partial(grow_rows, reach=reach, largest=largest, lengths=_lengths(context, largest))
     listed, complete = grow(zone, seen, max_rows=max_rows, shrink=_SHRINKS[-1])
     if largest > 1 and not complete:
@@ -366,7 +327,7 @@ def _busiest(places: Places, zone: Indices, seen: HistoryCounts, count: int) -> 
     return np.sort(zone[nearest[: max(2, count)]])
 
 
-def rows_of_histories(
+def _rows_of_histories(
     places: Places,
     zone: Indices,
     listed: Indices,
@@ -375,26 +336,10 @@ def rows_of_histories(
     reach_m: float,
     history_weights: Sequence[float],
     context: str,
-    largest: int,
 ) -> ZoneRows:
-    """Make the rows of listed histories.
-
-    Parameters
-    ----------
-    listed
-        The history that each row stands for, −1 for any place, shape (S, 1 + Γ).
-    seen
-        Histories of training walks in the zone.
-    places, zone, reach_m, history_weights
-        Those of `make_rows`.
-    context
-        What of the past decides, for the report.
-    largest
-        Γ of the full order, for the report: how many earlier places histories have, whether rows look at them or not.
-    """
+    """Make the rows of listed histories, −1 for any place, shape (S, 1 + Γ)."""
     _check_memory(len(listed))
     coordinates = places.coordinates_e7
-    seen = replace(seen, histories=seen.histories[:, : largest + 1])
     weights = tuple(history_weights[: listed.shape[1] - 1])
     numbers = np.arange(len(listed), dtype=np.int32)
     table, metric = HistoryTable(coordinates, listed, numbers), Metric.haversine(coordinates)
@@ -408,14 +353,7 @@ def rows_of_histories(
         prior=prior,
         next_place=_next_places(places, listed, of_seen, seen, reach_m),
         distance_mm=row_distances(table, [metric] * listed.shape[1], tuple(map(weight_in_micro, weights))),
-        report=_report(
-            context,
-            zone,
-            seen,
-            reachable=_reachable(zone, Reach(coordinates, reach_m), largest),
-            listed=listed,
-            prior=prior,
-        ),
+        report=_report(context, zone, seen, listed, prior),
     )
 
 
@@ -494,37 +432,13 @@ def _chosen(use_finer: Bools, finer: Distributions, coarser: Distributions) -> D
     return csr_array(finer.multiply(pick[:, None]) + coarser.multiply(1 - pick[:, None]))
 
 
-def _reachable(zone: Indices, reach: Reach, largest: int) -> int:
-    """Return how many histories there are: the rows of the unreduced problem."""
-    ways = dict.fromkeys(zone.tolist(), 1)
-    for _ in range(largest):
-        further: dict[int, int] = {}
-        for place, number in ways.items():
-            for other in reach.of(place).tolist():
-                further[other] = further.get(other, 0) + number
-        ways = further
-    return sum(ways.values())
-
-
-def _unreduced(reach: Reach, rows: int) -> Branches:
-    if rows > _MOST_ROWS:
-        raise ParameterError(
-            f"The context 'full' would need {rows:,} rows here, more than {_MOST_ROWS:,}. Take a smaller zone, a wider "
-            "spacing of places, a slower largest speed or fewer history weights, or the context 'blanket'."
-        )
-    return every_branch(reach)
-
-
-def _report(
-    context: str, zone: Indices, seen: HistoryCounts, *, reachable: int, listed: Indices, prior: Floats
-) -> RowsReport:
+def _report(context: str, zone: Indices, seen: HistoryCounts, listed: Indices, prior: Floats) -> RowsReport:
     lag = (listed >= 0).sum(axis=1) - 1
     return RowsReport(
         context=context,
         places=len(zone),
         steps=int(seen.count.sum()),
         unseen_places=int(len(zone) - len(np.unique(seen.histories[:, 0]))),
-        histories_reachable=reachable,
         histories_seen=len(np.unique(seen.histories, axis=0)),
         rows=len(listed),
         rows_by_lag=tuple(np.bincount(lag).tolist()),

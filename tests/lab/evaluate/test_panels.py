@@ -55,7 +55,7 @@ def test_equal_cost_is_compared_along_epsilon() -> None:
 def test_experiments_are_never_mixed_and_several_changes_at_once_are_no_sweep() -> None:
     apart = pl.concat([made_up(experiment="one"), made_up(experiment="two", eta_km=1.0)])
     assert sweep_panels(apart) == []
-    assert sweep_panels(pl.concat([made_up(), made_up(variant="equal cost per location; hour 07")])) == []
+    assert sweep_panels(pl.concat([made_up(), made_up(variant="equal cost per location; delay 4")])) == []
 
 
 def test_the_paired_interval_goes_before_the_separate_ones() -> None:

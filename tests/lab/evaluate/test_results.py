@@ -27,7 +27,7 @@ def outcome() -> ZoneOutcome:
             Value("design_loss", 0.1, "km", Interval(0.05, 0.2)),
             Value("composed_epsilon", math.inf, "per km", part="T = 2"),
         ),
-        {HeldOut("held_out_loss", "km"): losses, HeldOut("held_out_loss", "km", "hour 08"): losses},
+        {HeldOut("held_out_loss", "km"): losses, HeldOut("held_out_loss", "km", "T = 2"): losses},
         "",
     )
     missing = MethodOutcome("tight", (Value("verified", 0.0, ""),), {}, "does not exist")

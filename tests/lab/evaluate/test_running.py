@@ -118,13 +118,9 @@ def test_gains_are_shares_of_the_other_loss(found: Evaluation) -> None:
     assert gain == pytest.approx(1 - context / plain)
 
 
-def test_vehicles_with_one_destination_and_hours_are_told(found: Evaluation) -> None:
+def test_vehicles_with_one_destination_are_told(found: Evaluation) -> None:
     vehicles = found.results.filter(measure="held_out_vehicles", loss_case="one destination", zone=ALL_ZONES)
     assert set(vehicles["value"]) <= {float(n) for n in range(1, 41)}
-    hours = found.results.filter(pl.col("variant").str.starts_with("hour"), measure="held_out_steps", zone=ALL_ZONES)
-    total = measured(found.results, "held_out_steps", loss_case="population", zone=ALL_ZONES)
-    for (method, epsilon), part in hours.group_by("method", "epsilon"):
-        assert part["value"].sum() == total.filter(method=method, epsilon=epsilon)["value"].item()
 
 
 def test_more_reports_cost_more_and_tell_more(found: Evaluation) -> None:
@@ -168,13 +164,9 @@ def test_a_mechanism_that_does_not_exist_is_a_result(found: Evaluation) -> None:
 
 
 def test_results_do_not_depend_on_the_number_of_workers(town: Town, experiment: Experiment, found: Evaluation) -> None:
-    some = experiment.replaced(settings=experiment.settings[1:], by_hour_and_speed=False)
+    some = experiment.replaced(settings=experiment.settings[1:])
     again = evaluate_cities([town.files], [some], town.folder / "two", workers=2)
-    wanted = found.results.filter(
-        ~pl.col("measure").is_in(NOT_REPRODUCIBLE),
-        ~pl.col("variant").str.contains("hour|speed"),
-        epsilon=6.0,
-    )
+    wanted = found.results.filter(~pl.col("measure").is_in(NOT_REPRODUCIBLE), epsilon=6.0)
     assert again.results.filter(~pl.col("measure").is_in(NOT_REPRODUCIBLE)).equals(wanted)
 
 
@@ -190,7 +182,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
         return compare_zone(task)
 
     monkeypatch.setattr(running, "compare_zone", until_ctrl_c)
-    some = experiment.replaced(settings=experiment.settings[1:], by_hour_and_speed=False)
+    some = experiment.replaced(settings=experiment.settings[1:])
     with pytest.raises(KeyboardInterrupt):
         evaluate_cities([town.files], [some], tmp_path, workers=1)
     assert len(list(unfinished_folder(tmp_path).glob("*.part"))) == 2
@@ -208,15 +200,13 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     monkeypatch.setattr(running, "compare_zone", noted)
     again = evaluate_cities([town.files], [some], tmp_path, workers=1, resume=True)
     assert set(later).isdisjoint(done)
-    wanted = found.results.filter(
-        ~pl.col("measure").is_in(NOT_REPRODUCIBLE), ~pl.col("variant").str.contains("hour|speed"), epsilon=6.0
-    )
+    wanted = found.results.filter(~pl.col("measure").is_in(NOT_REPRODUCIBLE), epsilon=6.0)
     assert again.results.filter(~pl.col("measure").is_in(NOT_REPRODUCIBLE)).equals(wanted)
 
 
 def test_other_spacings_are_matched_from_traces(town: Town, experiment: Experiment, tmp_path: Path) -> None:
     setting = experiment.settings[0].replaced(methods=("lp",), spacing_m=400.0)
-    one = experiment.replaced(settings=(setting,), zones=1, destinations=0, by_hour_and_speed=False)
+    one = experiment.replaced(settings=(setting,), zones=1, destinations=0)
     found = evaluate_cities([town.files], [one], tmp_path, workers=1)
     assert set(found.results["spacing_m"]) == {400.0}
     with pytest.raises(InputError, match="--set traces"):
@@ -233,7 +223,7 @@ def test_what_cannot_be_evaluated_is_told(town: Town, experiment: Experiment, tm
 def test_equal_cost_gives_each_location_the_same_budget(town: Town, experiment: Experiment, tmp_path: Path) -> None:
     setting = experiment.settings[1].replaced(methods=("lp_markov1", "lp"), equal_cost=True)
     known = setting.replaced(history_weights=(math.inf,), variant="known past")
-    one = experiment.replaced(settings=(setting, known), zones=1, destinations=0, by_hour_and_speed=False)
+    one = experiment.replaced(settings=(setting, known), zones=1, destinations=0)
     found = evaluate_cities([town.files], [one], tmp_path, workers=1)
     cost = found.results.filter(measure="epsilon_per_location", zone=ALL_ZONES, variant="equal cost per location")
     assert np.allclose(cost["value"], 6.0)

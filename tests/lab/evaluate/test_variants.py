@@ -20,8 +20,6 @@ from geoblanket.lab.evaluate.experiment import (
         (Varied.DELAY, 4, "delay 4", 4.0),
         (Varied.BLANKET, "too short", "blanket too short", "too short"),
         (Varied.ROWS, 900, "900 rows", 900.0),
-        (Varied.HOUR, "07", "hour 07", 7.0),
-        (Varied.SPEED, "0 to 5 mph", "speed 0 to 5 mph", "0 to 5 mph"),
         (Varied.REPORTS, 20, "T = 20", 20.0),
     ],
 )

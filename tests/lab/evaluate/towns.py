@@ -15,7 +15,6 @@ destinations = 40
 gap = 0.05
 max_tasks = 200
 reports = [4, 2]
-by_hour_and_speed = true
 
 [setting]
 max_places = 12

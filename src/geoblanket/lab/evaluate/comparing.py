@@ -15,12 +15,11 @@ from geoblanket._workers import leave_ctrl_c_to
 from geoblanket.build.measures import VehicleLosses
 from geoblanket.build.row_tree import Lengths, Reach
 from geoblanket.build.rows import Aim, ZoneRows, make_problem, make_rows
-from geoblanket.errors import ParameterError
 from geoblanket.lab.evaluate.city_data import ZoneData
 from geoblanket.lab.evaluate.experiment import Blanket, Experiment, Setting
 from geoblanket.lab.evaluate.leakage import effective_epsilon
 from geoblanket.lab.evaluate.measures import HeldOut, Measure, Value
-from geoblanket.lab.evaluate.methods import METHODS, FirstStage, Made, Method, RowsKind, Task, make
+from geoblanket.lab.evaluate.methods import METHODS, Made, Method, RowsKind, Task, make
 from geoblanket.lab.evaluate.tracking import ZoneReports, draw_reports
 from geoblanket.lab.evaluate.zone_measures import (
     PrivacyMeter,
@@ -30,7 +29,6 @@ from geoblanket.lab.evaluate.zone_measures import (
     release_us,
     reset_peak_memory,
 )
-from geoblanket.lab.refinement import split_rows
 from geoblanket.loss.place_loss import KnownLoss
 from geoblanket.mechanism.costs import times_counted
 from geoblanket.mechanism.mechanism import Mechanism
@@ -59,8 +57,7 @@ class ZoneProblems:
 
     def has(self, kind: RowsKind) -> bool:
         """Whether the lengths of blankets that these rows need are known."""
-        predicted, found = self.data.predicted, self.data.found
-        needed = {"predicted": predicted, "predicted, split": predicted, "found": found}
+        needed = {"predicted": self.data.predicted, "found": self.data.found}
         return needed.get(kind, True) is not None
 
     def rows(self, kind: RowsKind, setting: Setting) -> ZoneRows:
@@ -88,14 +85,6 @@ class ZoneProblems:
 
     def _make_rows(self, kind: RowsKind, setting: Setting) -> ZoneRows:
         data = self.data
-        if kind == "predicted, split":
-            coarse = self.rows("predicted", setting)
-            try:
-                return split_rows(
-                    coarse, data.places, data.counts, reach_m=data.reach_m, history_weights=setting.history_weights
-                )
-            except ParameterError:  # too many; the method says so
-                return coarse
         lengths = {"predicted": data.predicted, "found": data.found}.get(kind)
         if lengths is not None and setting.blanket != "as told":
             lengths = _WrongLengths(lengths, setting.blanket)
@@ -256,13 +245,7 @@ class _Comparison:
         if method.rows == "found" and self.problems.has("predicted"):
             same = rows is self.problems.rows("predicted", self.setting)
             values.append(Value(Measure.SAME_AS_PREDICTED, float(same), ""))
-        held_out = held_out_losses(
-            made.mechanism.probabilities,
-            rows,
-            self.task.data,
-            self.problems.loss,
-            by_hour_and_speed=self.task.experiment.by_hour_and_speed,
-        )
+        held_out = held_out_losses(made.mechanism.probabilities, rows, self.task.data, self.problems.loss)
         data, reports = self.task.data, None
         if data.motion is not None:
             sent = made.mechanism.probabilities if made.reports is None else made.reports
@@ -313,7 +296,6 @@ class _Comparison:
             self.task.experiment.time_limit_s,
             self.setting.near_km,
             self.setting.city_wide,
-            self._first_stage(method, problem),
         )
         made, memory_mb = make(method, task), memory_since_reset_mb()
         if optimal:
@@ -321,14 +303,6 @@ class _Comparison:
                 made = self._at_least_context_free(made, rows, problem)
             self._optimal[key] = made, memory_mb
         return made, memory_mb
-
-    def _first_stage(self, method: Method, problem: Problem) -> FirstStage | None:
-        if method.first_stage is None:
-            return None
-        first = METHODS[method.first_stage]
-        rows = self.problems.rows(first.rows, self.setting)
-        reduced = self.problems.problem(rows, epsilon=problem.epsilon, eta_km=problem.eta_km)
-        return FirstStage(self._made(first, rows, reduced)[0], rows)
 
     def _at_least_context_free(self, made: Made, rows: ZoneRows, problem: Problem) -> Made:
         """Return the best mechanism without context instead, where a search ended above it within its gap."""

@@ -54,8 +54,6 @@ class Varied(StrEnum):
     DELAY = "delay"
     BLANKET = "blanket"
     ROWS = "rows"
-    HOUR = "hour"
-    SPEED = "speed"
     REPORTS = "reports"
     EVERY = "every"
 
@@ -65,8 +63,6 @@ _FORMS = {
     Varied.DELAY: "delay {}",
     Varied.BLANKET: "blanket {}",
     Varied.ROWS: "{} rows",
-    Varied.HOUR: "hour {}",
-    Varied.SPEED: "speed {}",
     Varied.REPORTS: "T = {}",
     Varied.EVERY: "report every {} steps",
 }
@@ -207,8 +203,6 @@ class Experiment(Parameters):
     """Number of zones, drawn in proportion to their steps; 0 for all."""
     destinations: int = 0
     """Number of additional vehicles with one destination each; 0 for none."""
-    by_hour_and_speed: bool = False
-    """Report held-out losses by hour and by speed too."""
     reports: Annotated[tuple[int, ...], Field(strict=False)] = (10,)
     """Numbers of reports in a row that an attacker sees in hindsight: the usual number first, then others."""
     gap: Number = 0.01

@@ -18,7 +18,7 @@ from __future__ import annotations
 import importlib.util
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final, Literal
@@ -40,7 +40,6 @@ from geoblanket.lab.baselines import (
     tight_constraints,
     truncated_exponential,
 )
-from geoblanket.lab.refinement import refine
 from geoblanket.mechanism.bundle.storage import save_lattice
 from geoblanket.mechanism.lattice.making import Area, spec_over
 from geoblanket.mechanism.lattice.spec import DENOMINATOR
@@ -48,7 +47,7 @@ from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
 from geoblanket.mechanism.solver.optimiser import Outcome, optimise
 
-__all__ = ["METHODS", "FirstStage", "Made", "Method", "OwnMaker", "RowsKind", "Task", "is_own", "make"]
+__all__ = ["METHODS", "Made", "Method", "OwnMaker", "RowsKind", "Task", "is_own", "make"]
 
 _FORM: Final = "FILE.py:FUNCTION"
 _TRIAL_SIDE: Final = 4
@@ -145,19 +144,9 @@ _MOST_PLACES_LP = 400
 _MOST_WEIGHTS = 2**26
 """Of a lattice, places times cells: half a gigabyte."""
 
-_NOT_SPLIT = "its rows cannot be split into few enough for a second stage: the first stays"
-
-RowsKind = Literal["none", "order:1", "order:2", "order:3", "predicted", "found", "predicted, split"]
+RowsKind = Literal["none", "order:1", "order:2", "order:3", "predicted", "found"]
 """Which part of the past determines the row: nothing, a fixed number of places, the predicted blanket, or the blanket
-that tests found; split: one place more than the predicted blanket."""
-
-
-@dataclass(frozen=True, eq=False)
-class FirstStage:
-    """The mechanism that a second stage starts from."""
-
-    made: Made
-    rows: ZoneRows
+that tests found."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,8 +162,6 @@ class Task:
     """Of ConstOPT and TEM; see `const_opt` and `truncated_exponential`."""
     city_wide: bool = False
     """The rows are all places of a city."""
-    first_stage: FirstStage | None = None
-    """For the refined method."""
 
     @property
     def output_distance_km(self) -> Floats:
@@ -230,8 +217,6 @@ class Method:
     rows: RowsKind = "none"
     only_city_wide: bool = False
     """Whether it has no meaning for a zone."""
-    first_stage: str | None = None
-    """Of the refined method: the key of the method that it refines."""
 
     @property
     def uses_past(self) -> bool:
@@ -262,18 +247,6 @@ def _optimal(task: Task) -> Made:
         raise KeyboardInterrupt
     note = "" if optimum.gap <= task.gap else f"the gap of {task.gap:g} was not reached ({optimum.outcome.value})"
     return Made(optimum.mechanism, optimum.seconds, optimum.lower_bound, note)
-
-
-def _refined(task: Task) -> Made:
-    first = task.first_stage
-    if first is None or first.made.mechanism is None:
-        raise ParameterError("A second stage needs a mechanism of the first.")
-    if first.rows is task.rows:
-        return replace(first.made, note="; ".join(filter(None, (first.made.note, _NOT_SPLIT))))
-    started = time.perf_counter()
-    coarse = first.rows.row_of(task.rows.histories)
-    mechanism = refine(first.made.mechanism, task.problem, coarse, time_limit_s=task.time_limit_s)
-    return Made(mechanism, first.made.seconds + time.perf_counter() - started, note=first.made.note)
 
 
 def _const_opt(task: Task, far: Literal["scaled", "peaks"] = "scaled") -> Mechanism:
@@ -364,7 +337,6 @@ METHODS = _Methods(
         Method("lp_markov1", "LP+Markov1", _optimal, "order:1"),
         Method("lp_order2", "LP+Order2", _optimal, "order:2"),
         Method("lp_order3", "LP+Order3", _optimal, "order:3"),
-        Method("lp_cmdp_refined", "LP+C-mDP, refined", _refined, "predicted, split", first_stage="lp_cmdp"),
         Method("lp", "LP", _optimal),
         Method("constopt", "ConstOPT", _const_opt),
         Method("constopt_peaks", "ConstOPT, peaks", lambda task: _const_opt(task, "peaks")),

@@ -248,8 +248,8 @@ def _variant_sweeps(
         # A variant that changes several quantities at once belongs to no sweep.
         point = {variant: values[kind] for variant, values in varied.items() if [*values] == [kind]}
         chosen = rows.filter(pl.col("variant").is_in(list(point)))
-        # With the interval ε varies too (see `hour_tables`). Hours and speeds are only in the table of results.
-        if kind in (Varied.EVERY, Varied.HOUR, Varied.SPEED):
+        # With the interval ε varies too (see `hour_tables`).
+        if kind is Varied.EVERY:
             continue
         if kind is Varied.EQUAL_COST and not chosen.is_empty():
             yield Panel(*where, kind, base, _values(chosen, "epsilon"))

@@ -138,7 +138,7 @@ _SECONDS_PER_MOVE = 2e-9
 """Tracking takes this long for each step and each move of the motion model."""
 _LONG_S = 60.0
 """Users are warned of tracking that takes longer."""
-_SAME_ROWS = (("lp_cmdp", "lp_true_mb", "lp_cmdp_refined"), ("lp_markov1", "lp_order2", "lp_order3"))
+_SAME_ROWS = (("lp_cmdp", "lp_true_mb"), ("lp_markov1", "lp_order2", "lp_order3"))
 """Methods with a past that may share rows, so that one task makes their mechanisms once."""
 
 

@@ -162,7 +162,7 @@ def _order(methods: Mapping[str, Measures]) -> _Problems:
 
 def _held_out(methods: Mapping[str, Measures]) -> _Problems:
     for method, measures in methods.items():
-        # Not at equal cost, where LP has the larger ε, nor for single hours and speeds, which share mechanisms.
+        # Not at equal cost, where LP has the larger ε.
         compared = METHODS[method].uses_past and Measure.LP_LOSS_ON_ROWS in measures
         if compared and measures.get(f"{gain_over('lp')} (high)", 0.0) < _WORST_GAIN:
             yield method, f"it is worse than LP on held-out walks, by {-measures[gain_over('lp')]:.1%}"

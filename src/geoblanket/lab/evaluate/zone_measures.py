@@ -5,19 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
 from geoblanket._arrays import Floats
-from geoblanket._geodesy import MPH_M_S, haversine_m
+from geoblanket._geodesy import haversine_m
 from geoblanket._workers import peak_memory_mb
 from geoblanket.build.measures import VehicleLosses, by_vehicle, step_losses
 from geoblanket.build.rows import ZoneRows
 from geoblanket.lab.evaluate.attacker import Cases, attack_report, zone_distance_km
 from geoblanket.lab.evaluate.city_data import ZoneData
-from geoblanket.lab.evaluate.experiment import Varied, variant_of
 from geoblanket.lab.evaluate.leakage import compose, effective_epsilon, posterior_leakage, same_past
 from geoblanket.lab.evaluate.measures import (
     CONTEXT_INFERENCE,
@@ -43,11 +41,9 @@ __all__ = [
     "reset_peak_memory",
 ]
 
-_SPEEDS_MPH = (0.0, 5.0, 10.0, 20.0, 30.0, 150.0)
-
 
 def held_out_losses(
-    probabilities: Floats, rows: ZoneRows, data: ZoneData, loss: PlaceLoss, *, by_hour_and_speed: bool
+    probabilities: Floats, rows: ZoneRows, data: ZoneData, loss: PlaceLoss
 ) -> dict[HeldOut, VehicleLosses]:
     """Return losses by vehicle: the service's loss, the displacement in kilometres, and losses with one destination.
 
@@ -55,8 +51,6 @@ def held_out_losses(
     ----------
     probabilities
         Of the places of the zone in each row, shape (S, K).
-    by_hour_and_speed
-        Whether to return the service's losses by hour and by speed, too.
     """
     steps = data.steps
     of_step = step_losses(probabilities, rows, steps, loss)
@@ -64,28 +58,12 @@ def held_out_losses(
     present = replace(steps, next_place=steps.histories[:, 0])
     away = step_losses(probabilities, rows, present, StraightLine(data.places))
     result[HeldOut(Measure.DISPLACEMENT, "km")] = by_vehicle(steps, away)
-    if by_hour_and_speed:
-        for part, chosen in _parts(data).items():
-            result[HeldOut(Measure.HELD_OUT_LOSS, loss.unit, part)] = by_vehicle(steps.where(chosen), of_step[chosen])
     if data.vehicle_tasks is not None and len(data.vehicle_tasks):
         losses = data.vehicle_tasks.losses(probabilities, rows.row_of(data.vehicle_tasks.histories), rows.zone)
         result[HeldOut(Measure.ONE_DESTINATION_LOSS, "km")] = VehicleLosses(
             data.vehicle_tasks.number, np.ones(len(losses)), losses
         )
     return result
-
-
-def _parts(data: ZoneData) -> dict[str, np.ndarray[tuple[int], np.dtype[np.bool_]]]:
-    """Return which steps belong to each hour and to each range of speeds."""
-    now, before = data.steps.histories[:, 0], data.steps.histories[:, 1]
-    lat, lon = data.places.lat, data.places.lon
-    mph = haversine_m(lat[now], lon[now], lat[before], lon[before]) / (data.interval_s * MPH_M_S)
-    hours = {variant_of(Varied.HOUR, f"{hour:02d}"): data.steps.regime == hour for hour in range(24)}
-    speeds = {
-        variant_of(Varied.SPEED, f"{low:g} to {high:g} mph"): (mph >= low) & (mph < high)
-        for low, high in pairwise(_SPEEDS_MPH)
-    }
-    return {name: chosen for name, chosen in {**hours, **speeds}.items() if chosen.any()}
 
 
 _PER_KM = "per km"
