@@ -22,7 +22,10 @@ import numpy as np
 import polars as pl
 
 from benchmarks._measure import show
-from benchmarks._membership_game import (
+from geoblanket._arrays import Floats, Ints
+from geoblanket._tables import write_table
+from geoblanket._training import PrivatePart
+from geoblanket.lab.audit import (
     AddNoise,
     Audit,
     MembershipAttack,
@@ -30,9 +33,6 @@ from benchmarks._membership_game import (
     VehicleTrips,
     attack,
 )
-from geoblanket._arrays import Floats, Ints
-from geoblanket._tables import write_table
-from geoblanket._training import PrivatePart
 from geoblanket.lab.city.model import make_city
 from geoblanket.learning.chain_cells import ChainCells
 from geoblanket.learning.estimating import NoisyCounts

@@ -278,6 +278,21 @@ class MembershipGame:
     """Learning with and without one vehicle; everything before the noise is computed once.
 
     Nothing is written to a ledger: all models are discarded.
+
+    Examples
+    --------
+    Ten trainings with a vehicle and ten without it prove nothing yet:
+
+    >>> from geoblanket import RoadGraph, TrainingBudget, choose_places, scan_walks
+    >>> from geoblanket.lab.audit import MembershipGame
+    >>> graph = RoadGraph.load("city.roads")
+    >>> places = choose_places(graph, spacing_m=500)
+    >>> vehicle = scan_walks("walks.parquet")[0].head(1).collect()["vehicle"].item()
+    >>> budget = TrainingBudget.of(1, 1e-6)
+    >>> game = MembershipGame.of(graph, places, "walks.parquet", vehicle=vehicle, budget=budget, order=1)
+    >>> audit = game.played(10, confidence=1 - 1e-9)
+    >>> round(audit.mu, 2), audit.on_counts.mu, audit.is_kept
+    (0.22, 0.0, True)
     """
 
     budget: TrainingBudget
