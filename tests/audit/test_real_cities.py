@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from geoblanket.build.building import build_bundle
 from geoblanket.build.config import BuildConfig
-from geoblanket.cli.main import app
 from geoblanket.mobility.map_matcher import MatchOptions
 from geoblanket.mobility.matching import match_traces
 from geoblanket.roads.importer import import_roads
@@ -18,6 +18,7 @@ from geoblanket.traces.importing import import_traces
 from tests.audit.second_verifier import check, parse
 from tests.traces._files import REAL_DATA
 
+ROOT = Path(__file__).parents[2]
 PORTO = REAL_DATA / "porto"
 CENTRE = (41.146, 41.158, -8.622, -8.604)
 """South, north, west and east, degrees."""
@@ -38,7 +39,7 @@ def test_a_bundle_of_the_centre_of_porto(tmp_path: Path) -> None:
         options=MatchOptions(method="nearest"),
     )
     config = BuildConfig(
-        epsilon=4.0, history_weights=(1.0, 0.5), order=2, max_places=10, max_rows=40, gap=0.1, compare=False
+        epsilon=4.0, history_weights=(1.0, 0.5), order=2, max_places=5, max_rows=300, gap=0.1, compare=False
     )
     build_bundle(tmp_path / "roads", tmp_path / "walks.parquet", tmp_path / "a.bundle", config=config, workers=1)
     content = (tmp_path / "a.bundle").read_bytes()
@@ -51,7 +52,7 @@ def test_a_bundle_of_the_centre_of_porto(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_bundle_of_the_demo(tmp_path: Path) -> None:
-    assert CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "demo")]).exit_code == 0
+    subprocess.run([sys.executable, "docs/demo.py", str(tmp_path / "demo")], cwd=ROOT, check=True)
     for name in ("zones-4-w1.bundle", "zones-1-w1.bundle"):
         findings = check((tmp_path / "demo" / "bundles" / name).read_bytes(), slack_mm=0)
         assert findings.holds, findings

@@ -34,7 +34,7 @@ def test_verify_ends_with_the_verdict_and_a_few_notes(bundle: Path) -> None:
         f"OK: {bundle}: 2 mechanisms in 1 zone, verified exactly. The best guess between two locations of one zone, "
         "100 m apart, is right "
     )
-    assert " (50 would be chance; ε = 4 per km). In one sentence: each report" in verdict
+    assert " (50 would be chance; ε = 2 to 4 per km). In one sentence: each report" in verdict
     assert 1 <= len(notes) <= 5
     assert all(note.startswith("Note: ") for note in notes)
     assert "Note: The file does not say what it was learned from: count on no privacy for the drivers." in notes

@@ -55,7 +55,7 @@ COMMANDS = {
 }
 """Commands whose inputs are missing, and what exists of their outputs."""
 WITHOUT = {
-    "blanket predict", "doctor", "evaluate report", "fence add", "fence import", "fence list", "fence remove",
+    "blanket predict", "certainty", "doctor", "evaluate report", "fence add", "fence import", "fence list", "fence remove",
     "gateway", "ledger create", "ledger show", "ledger verify", "roads info", "serve", "traces info", "verify",
 }  # fmt: skip
 """Commands that write nothing, write again by their name, or never replace anything."""

@@ -148,7 +148,10 @@ def test_the_promise_says_which_metric_it_is_in(path: Path) -> None:
     bundle = load_zones(path)
     promise = bundle.promise
     assert (bundle.unit, promise.unit, promise.as_json()["unit"]) == ("km of road",) * 3
-    assert promise.meaning[0].endswith("1 km of road.")
+    assert promise.meaning[0].startswith(
+        "The best guess between two places of one zone, 100 m of road apart, is right "
+    )
+    assert promise.meaning[1].endswith("1 km of road.")
     assert "d km of road apart" in promise.terms[0]
     assert "ε = 2 per km of road" in promise.terms[0]
     assert "per km of road" in promise.verified[0]
