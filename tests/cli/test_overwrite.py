@@ -56,7 +56,8 @@ COMMANDS = {
 """Commands whose inputs are missing, and what exists of their outputs."""
 WITHOUT = {
     "blanket predict", "certainty", "doctor", "evaluate report", "fence add", "fence import", "fence list",
-    "fence remove", "gateway", "ledger create", "ledger show", "ledger verify", "roads info", "serve", "traces info", "verify",
+    "fence remove", "gateway", "ledger create", "ledger show", "ledger verify", "roads info", "serve",
+    "traces info", "verify",
 }  # fmt: skip
 """Commands that write nothing, write again by their name, or never replace anything."""
 
