@@ -118,7 +118,8 @@ REFERENCE = [
 
 def dp_accounting_bounds(p: Floats, q: Floats, reports: int) -> tuple[float, float]:
     """Return the same by Google's library of privacy loss distributions."""
-    pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution", reason="dp-accounting wants attrs < 24: it needs an environment of its own")
+    why = "dp-accounting wants attrs < 24: it needs an environment of its own"
+    pld = pytest.importorskip("dp_accounting.pld.privacy_loss_distribution", reason=why)
     logs = [dict(enumerate(np.log(each).tolist())) for each in (q, p)]
     found = (
         pld.from_two_probability_mass_functions(*logs, pessimistic_estimate=up, value_discretization_interval=1e-4)
