@@ -65,7 +65,7 @@ _MOST_MEMORY = 2 * 2**30
 _MANY_ROWS = 2_000
 """With more rows, factors of rows × rows matrices take long: clusters tell whether there is time for them. If not, they
 bound the optimum from both sides."""
-_FULL_STEPS = 30
+_FULL_STEPS = 24
 """Steps that the rows themselves take, about, with some time for pricing."""
 _STEP_GROWTH = 2.5
 """The power of the rows with which the time of a step grows: 3 for the factors, less for the rest."""
