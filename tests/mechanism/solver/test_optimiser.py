@@ -296,6 +296,18 @@ def test_lifted_multipliers_sum_to_those_of_the_clusters() -> None:
     assert np.bincount(clusters.label, lifted) == pytest.approx(duals)
 
 
+def test_lifted_columns_lie_inside_the_cone_and_keep_their_slopes() -> None:
+    fine = program_of(grid_problem(6))
+    clusters = Clusters(fine, fine.order_of_centres(12))
+    # A column around each corner, half as steep as the cone allows.
+    peaks = np.exp(-0.5 * fine.cone.exponent[[0, 5, 30, 35]])[:, clusters.centres]
+    lifted = clusters.lift(peaks / peaks.sum(axis=0), np.arange(36), fine.cone)
+    assert lifted.sum(axis=0) == pytest.approx(1.0)
+    off_diagonal = fine.cone.exponent + np.eye(36)
+    slopes = np.log(lifted[:, :, None] / lifted[:, None, :]) / off_diagonal
+    assert 0.3 < slopes.max() < 1.0
+
+
 def test_clusters_keep_mass_and_connect_rows_beyond_eta() -> None:
     fine = program_of(grid_problem(6, eta_km=0.6))
     clusters = Clusters(fine, fine.order_of_centres(9))

@@ -8,7 +8,7 @@ import pytest
 from geoblanket.mechanism.solver.incumbent import Incumbent, Stopped
 from geoblanket.mechanism.solver.interior_point import Pool
 from geoblanket.mechanism.solver.linear_program import Cone, LinearProgram
-from geoblanket.mechanism.solver.selection import Level, _finish, begin
+from geoblanket.mechanism.solver.selection import Level, _finish, _joined, begin
 
 PLACES = np.random.default_rng(4).uniform(0, 2, (12, 2))
 DISTANCE = np.linalg.norm(PLACES[:, None] - PLACES, axis=2)
@@ -47,3 +47,11 @@ def test_late_searches_end_with_a_bound_over_all_outputs() -> None:
     with pytest.raises(Stopped):
         _finish(late, 1e-6)
     assert before < incumbent.bound <= incumbent.loss
+
+
+def test_outputs_that_join_take_half_of_the_column_of_the_output_most_like_them() -> None:
+    columns = np.array([[0.2, 0.4, 0.3], [0.8, 0.6, 0.7]])
+    cost = np.array([[0.0, 1.0, 2.0], [2.0, 1.0, 0.0], [2.0, 1.0, 0.1], [0.0, 1.0, 1.9]])
+    joined = _joined(columns, cost)
+    assert joined == pytest.approx(np.array([[0.1, 0.2, 0.15], [0.4, 0.3, 0.35], [0.4, 0.3, 0.35], [0.1, 0.2, 0.15]]))
+    assert columns.sum(axis=0) == pytest.approx(1.0)

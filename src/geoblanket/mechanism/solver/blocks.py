@@ -143,7 +143,8 @@ class Block:
             if not lapack.factor(matrix):
                 raise ImpreciseError("A Newton matrix is not positive definite in float32.")
             lapack.inverse(matrix)
-            response += scale[:, None] * matrix * scale
+            factor = scale.astype(np.float32)
+            response += factor[:, None] * matrix * factor
         return response
 
     def _newton_weights(self) -> tuple[Floats, Floats]:

@@ -42,23 +42,23 @@ _pbtrf, _pbtrs = _routine(cython_lapack, "dpbtrf", 6), _routine(cython_lapack, "
 _ONE, _ZERO = ctypes.c_float(1.0), ctypes.c_float(0.0)
 
 
-def _int(value: int) -> Any:
-    return ctypes.byref(ctypes.c_int(value))
+def _call(routine: Any, *arguments: Any) -> int:
+    """Call a routine with arrays and numbers by reference; return the number that it leaves in its last argument."""
+    given = [ctypes.c_int(value) if isinstance(value, int) else value for value in arguments]
+    routine(*(value.ctypes.data if isinstance(value, np.ndarray) else ctypes.addressof(value) for value in given))
+    return int(getattr(given[-1], "value", 0))
 
 
 def factor(matrix: Floats | Singles) -> bool:
     """Replace a matrix by its Cholesky factor; return False where it is not positive definite to working precision."""
     size = len(matrix)
-    info = ctypes.c_int(0)
-    _potrf[matrix.itemsize](ctypes.byref(_LOWER), _int(size), matrix.ctypes.data, _int(size), ctypes.byref(info))
-    return info.value == 0
+    return _call(_potrf[matrix.itemsize], _LOWER, size, matrix, size, 0) == 0
 
 
 def inverse(factored: Floats | Singles) -> None:
     """Replace a Cholesky factor by the inverse of its matrix."""
     size = len(factored)
-    info = ctypes.c_int(0)
-    _potri[factored.itemsize](ctypes.byref(_LOWER), _int(size), factored.ctypes.data, _int(size), ctypes.byref(info))
+    _call(_potri[factored.itemsize], _LOWER, size, factored, size, 0)
 
 
 def multiply(matrix: Singles, vector: Floats) -> Singles:
@@ -66,57 +66,23 @@ def multiply(matrix: Singles, vector: Floats) -> Singles:
     size = len(matrix)
     right = vector.astype(np.float32)
     product = np.empty_like(right)
-    _symv(
-        ctypes.byref(_LOWER),
-        _int(size),
-        ctypes.byref(_ONE),
-        matrix.ctypes.data,
-        _int(size),
-        right.ctypes.data,
-        _int(1),
-        ctypes.byref(_ZERO),
-        product.ctypes.data,
-        _int(1),
-    )
+    _call(_symv, _LOWER, size, _ONE, matrix, size, right, 1, _ZERO, product, 1)
     return product
 
 
 def solve(factored: Floats, vector: Floats) -> None:
     """Replace a vector (C-contiguous) by the solution of the factored system."""
     size = len(factored)
-    info = ctypes.c_int(0)
-    _potrs(
-        ctypes.byref(_LOWER),
-        _int(size),
-        _int(1),
-        factored.ctypes.data,
-        _int(size),
-        vector.ctypes.data,
-        _int(size),
-        ctypes.byref(info),
-    )
+    _call(_potrs, _LOWER, size, 1, factored, size, vector, size, 0)
 
 
 def banded_factor(band: Floats) -> bool:
     """Replace a banded matrix, `band[i, j - i]` for i ≤ j, by its Cholesky factor; return False where that fails."""
     size, width = band.shape
-    info = ctypes.c_int(0)
-    _pbtrf(ctypes.byref(_LOWER), _int(size), _int(width - 1), band.ctypes.data, _int(width), ctypes.byref(info))
-    return info.value == 0
+    return _call(_pbtrf, _LOWER, size, width - 1, band, width, 0) == 0
 
 
 def banded_solve(factored: Floats, vector: Floats) -> None:
     """Replace a vector (C-contiguous) by the solution of the factored banded system."""
     size, width = factored.shape
-    info = ctypes.c_int(0)
-    _pbtrs(
-        ctypes.byref(_LOWER),
-        _int(size),
-        _int(width - 1),
-        _int(1),
-        factored.ctypes.data,
-        _int(width),
-        vector.ctypes.data,
-        _int(size),
-        ctypes.byref(info),
-    )
+    _call(_pbtrs, _LOWER, size, width - 1, 1, factored, width, vector, size, 0)

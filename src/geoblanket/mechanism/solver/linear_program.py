@@ -58,9 +58,14 @@ _NEIGHBOURS = 24
 """Centres that a row's columns are carried from: more make them smoother, and the matrices fuller."""
 _SMOOTHNESS = 0.6
 """Width of the bell of these centres' weights, as a share of the distance of the first centre that has none."""
-_INSIDE = 0.1
+_INSIDE = 0.07
 """Of a pair's slack, what must be left for a column to count as well inside the cone: a start nearer to its edge only
 allows short steps."""
+_STEEPNESS = 0.9
+"""Of the largest logarithmic slope in the cone, that of a start: steeper ones keep more of what the clusters found, and
+allow shorter steps."""
+_MOST_TURNS = 12
+"""Of restoring slopes and the rows' sums before columns are flattened: 5 to 8 are usual."""
 _POWERS = (0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0)
 """How much columns are flattened, one after the other, until they lie well inside the cone."""
 
@@ -225,9 +230,19 @@ class Clusters:
         return csr_array((weight.ravel(), near[:, :count].ravel(), first), shape=(len(targets), len(self.centres)))
 
     def lift(self, columns: Floats, targets: Positions, cone: Cone) -> Floats:
-        """Carry columns, shape (outputs, centres), to other rows, flattened until they lie well inside their cone."""
+        """Carry columns, shape (outputs, centres), to other rows, well inside their cone.
+
+        Slopes that the cone allows and rows that sum to 1 are restored in turns, until both hold. Where that does not
+        come to an end, columns are flattened.
+        """
         carried: Floats = (self.smooth_weights(targets) @ columns.T).T
-        return next(flat for flat in _flattened(_closed(carried, cone)) if _well_inside(cone, flat))
+        ratio = np.where(np.eye(cone.size, dtype=bool), 1.0, cone.ratio**_STEEPNESS)
+        for _ in range(_MOST_TURNS):
+            carried = _closed(carried, ratio)
+            carried /= carried.sum(axis=0)
+            if _well_inside(cone, carried):
+                return carried
+        return next(flat for flat in _flattened(carried) if _well_inside(cone, flat))
 
     def evened(self, columns: Floats, weights: csr_array, cone: Cone) -> Floats:
         """Return columns, flattened until `weights` carry them well inside a cone."""
@@ -248,14 +263,14 @@ class Clusters:
         return lifted
 
 
-def _closed(columns: Floats, cone: Cone) -> Floats:
-    """Return columns in the cone, or nearly (if pairs beyond η are not constrained): between the nearest two.
+def _closed(columns: Floats, ratio: Floats) -> Floats:
+    """Return columns near the given ones that change by no more than `ratio` between rows, or nearly.
 
-    The least column above q that is in the cone is max_j q_j / a_ij, the largest one below is min_j q_j · a_ij.
+    The least such column above q is max_j q_j / a_ij, the largest one below min_j q_j · a_ij: their geometric mean. If
+    pairs beyond η are not constrained, it can change a little more.
     """
-    ratio = np.where(np.eye(cone.size, dtype=bool), 1.0, cone.ratio)
     inverse = 1.0 / ratio
-    return np.array([0.5 * ((inverse * column).max(axis=1) + (ratio * column).min(axis=1)) for column in columns])
+    return np.array([np.sqrt((inverse * column).max(axis=1) * (ratio * column).min(axis=1)) for column in columns])
 
 
 def _flattened(columns: Floats) -> Iterator[Floats]:

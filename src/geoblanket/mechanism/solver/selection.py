@@ -35,7 +35,7 @@ _BAD_START = 0.1
 """A search that stalls with a larger gap did not come to the end of what floating-point numbers can do."""
 _FROM_THE_MIDDLE = 10.0
 """The barrier to begin with where every output is equally likely."""
-_FROM_CLUSTERS = 0.3
+_FROM_CLUSTERS = 0.2
 """The barrier to begin with where columns come from a coarser problem."""
 _WORTH_CHOOSING = 500_000
 """With fewer rows² × outputs all outputs are kept: dropping them saves less than pricing them costs."""
@@ -65,7 +65,7 @@ _MOST_MEMORY = 2 * 2**30
 _MANY_ROWS = 2_000
 """With more rows, factors of rows × rows matrices take long: clusters tell whether there is time for them. If not, they
 bound the optimum from both sides."""
-_FULL_STEPS = 30
+_FULL_STEPS = 24
 """Steps that the rows themselves take, about, with some time for pricing."""
 _STEP_GROWTH = 2.5
 """The power of the rows with which the time of a step grows: 3 for the factors, less for the rest."""
@@ -167,13 +167,17 @@ def _correct(level: Level, gap: float) -> tuple[Positions, Floats]:
     count = 1 + int((np.cumsum(mass[order]) < (1.0 - _LEFT_OUT * gap) * mass.sum()).sum())
     used = np.sort(order[:count])
     new = worse[: max(4, len(used) // 2)]
-    return np.concatenate([level.kept[used], new]), _joined(solved.columns[used], len(new))
+    kept = np.concatenate([level.kept[used], new])
+    return kept, _joined(solved.columns[used], level.program.cost[kept])
 
 
-def _joined(columns: Floats, new: int) -> Floats:
-    """Return a mechanism of these columns and as many new ones, which are constant."""
-    joined = np.concatenate([columns, np.full((new, columns.shape[1]), 0.1 / (len(columns) + new))])
-    normalised: Floats = joined / joined.sum(axis=0)
+def _joined(columns: Floats, cost: Floats) -> Floats:
+    """Return a mechanism with new outputs, the last of those with a cost: each takes half from the one most like it."""
+    for number in range(len(columns), len(cost)):
+        like = int(np.abs(cost[:number] - cost[number]).sum(axis=1).argmin())
+        columns = np.concatenate([columns, 0.5 * columns[like, None]])
+        columns[like] *= 0.5
+    normalised: Floats = columns / columns.sum(axis=0)
     return normalised
 
 
