@@ -103,6 +103,8 @@ _TRIAL_ROWS = 250
 """Rows of a trial: it takes a second or two."""
 _TRIAL_GAP = 0.002
 """Rows that look back further must lose less by this share."""
+_TRIAL_S = 3600.0
+"""Trials are never cut short, so that a busy machine chooses the same rows."""
 _BYTES_PER_PAIR = 40
 """Of memory, for each pair of rows: distances, and what is needed to find them."""
 
@@ -306,7 +308,7 @@ def _best_shrink(trials: Iterable[tuple[float, ZoneRows]], aim: Aim) -> float:
             continue
         tried = rows.histories
         problem = make_problem(rows, aim.loss, epsilon=aim.epsilon, eta_km=aim.eta_km)
-        loss = optimise(problem, gap=_TRIAL_GAP).loss
+        loss = optimise(problem, gap=_TRIAL_GAP, time_limit_s=_TRIAL_S).loss
         if loss < least * (1 - _TRIAL_GAP):
             best, least = shrink, loss
     return best
