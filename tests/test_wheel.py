@@ -205,7 +205,7 @@ import subprocess, sys
 from pathlib import Path
 from distributed import LocalCluster
 if __name__ == "__main__":
-    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster:
         line = "blanket discover --walks walks.parquet --roads city.roads --set largest=1 --out found.parquet --cluster"
         geoblanket = Path(sys.executable).with_name("geoblanket")
         subprocess.run([geoblanket, *line.split(), cluster.scheduler_address], check=True)
