@@ -33,7 +33,7 @@ TRIPS = 10_000
 PEER_TRIPS = 40
 COPIES = 4
 THINNED = 4
-"""Of the points of a trip, one in so many is kept."""
+"""Points of a trip for each one that is kept."""
 RADIUS_M, SIGMA_M, CANDIDATES = 50.0, 8.0, 8
 
 
@@ -59,7 +59,7 @@ class Truth:
 
     @classmethod
     def load(cls, path: Path, *, trips: int = TRIPS, every: int = 1) -> Truth:
-        """Read the points of the first trips, or every so many of them."""
+        """Read the points of the first trips; with `every`, each n-th of them."""
         frame = pl.read_parquet(path).filter(pl.col("trip") < trips)
         frame = frame.filter(pl.int_range(pl.len()).over("trip") % every == 0)
         return cls(**{column.name: column.to_numpy() for column in frame})

@@ -22,10 +22,7 @@ import numpy as np
 import polars as pl
 
 from benchmarks._measure import show
-from geoblanket._arrays import Floats, Ints
-from geoblanket._tables import write_table
-from geoblanket._training import PrivatePart
-from geoblanket.lab.audit import (
+from benchmarks.membership_game import (
     AddNoise,
     Audit,
     MembershipAttack,
@@ -33,6 +30,9 @@ from geoblanket.lab.audit import (
     VehicleTrips,
     attack,
 )
+from geoblanket._arrays import Floats, Ints
+from geoblanket._tables import write_table
+from geoblanket._training import PrivatePart
 from geoblanket.lab.city.model import make_city
 from geoblanket.learning.chain_cells import ChainCells
 from geoblanket.learning.estimating import NoisyCounts

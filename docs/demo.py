@@ -227,7 +227,7 @@ def _of_lattices(out: Path) -> list[_Step]:
                "--out", out / "bundles" / "lattice-{epsilon}.bundle"],
               each={"epsilon": ("0.5", "1", "2", "8")}),
         _Step("Which ε, and how often? Schedules, judged by how far off somebody is who follows all reports.",
-              ["plan", "--roads", out / "city.roads", "--hour", "240", "--set", "trips=60", "--json"],
+              ["plan", "--roads", out / "city.roads", "--sure", "90%", "--set", "trips=60", "--json"],
               to=out / "plan.json"),
     ]  # fmt: skip
 

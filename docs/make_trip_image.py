@@ -1,4 +1,4 @@
-"""Make the picture of the README: `.venv/bin/python docs/make_trip_image.py porto_drive_2022-11.osm.pbf`.
+"""Make pictures of README.md and lattice.md: `.venv/bin/python docs/make_trip_image.py porto_drive_2022-11.osm.pbf`.
 
 The streets are those of an OpenStreetMap file that holds Porto. The trip is synthetic: a fastest way between two
 junctions. Reports and the fence are real draws, so that each run gives another picture. Only the fence is drawn again
@@ -16,6 +16,8 @@ from typing import Final
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
+from matplotlib.colors import PowerNorm
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Ellipse
 from PIL import Image
@@ -28,13 +30,15 @@ from geoblanket._picture import new_figure, save_figure
 from geoblanket.cli.main import app
 from geoblanket.roads.picture import draw_roads, draw_scale_bar
 
-IMAGE = Path(__file__).parent / "images" / "trip.png"
+IMAGES = Path(__file__).parent / "images"
 EPSILON: Final = 4.0
 INTERVAL_S: Final = 30
 NIGHTS: Final = 30
+DRAWS: Final = 25
 START: Final = datetime(2026, 5, 4, 9, 0, tzinfo=UTC)
-ROAD_KM, HOME_KM = 6.7, 6.7
+ROAD_KM, HOME_KM, CELLS_KM = 6.7, 6.7, (0.5, 4.0)
 """Width of the panels."""
+HOME: Final = (41.1577, -8.6291)
 RADIUS_KM: Final = 1.0
 USUAL_M: Final = (600, 800)
 """Half of the centres are within 707 m."""
@@ -90,7 +94,7 @@ def frame(axes: Axes, graph: RoadGraph, lat: float, lon: float, *, width_km: flo
     wide = np.degrees(width_km * 500 / EARTH_RADIUS_M) / np.cos(np.radians(lat))
     axes.set_xlim(lon - wide, lon + wide)
     axes.set_ylim(lat - tall, lat + tall)
-    axes.set_title(title, fontsize=10, loc="left", color=TRUE)
+    axes.set_title(title, fontsize=10, loc="left", color=TRUE, y=1.0)
     draw_scale_bar(axes)
 
 
@@ -122,7 +126,7 @@ def draw_trip(axes: Axes, graph: RoadGraph, folder: Path, way: pl.DataFrame) -> 
 def draw_home(axes: Axes, graph: RoadGraph, bundle: LatticeBundle, lat: float, lon: float) -> None:
     """Draw a report a night from a home, with a fence and without, and the average of each."""
     lattice = bundle.lattice
-    frame(axes, graph, lat, lon, width_km=HOME_KM, title=f"At home: {NIGHTS} nights, and their average")
+    frame(axes, graph, lat, lon, width_km=HOME_KM, title=f"At home: {NIGHTS} nights, and where they point to")
     distance_m = 0.0
     while not USUAL_M[0] < distance_m < USUAL_M[1]:
         fence = Fence.draw(lat, lon, radius_km=RADIUS_KM)
@@ -137,6 +141,39 @@ def draw_home(axes: Axes, graph: RoadGraph, bundle: LatticeBundle, lat: float, l
         axes.plot(float(nights[1].mean()), float(nights[0].mean()), "s", color=TRACKED, markersize=11, zorder=6,
                   markerfacecolor=TRACKED if filled else "white", markeredgewidth=2)  # fmt: skip
     axes.plot(lon, lat, "o", color=TRUE, markersize=8, markeredgecolor="white", zorder=7)
+
+
+def draw_cells(axes: Axes, graph: RoadGraph, bundle: LatticeBundle, *, width_km: float, title: str) -> None:
+    """Draw the cells around a car, the darker the more probable it reports them."""
+    lattice, (lat, lon) = bundle.lattice, HOME
+    frame(axes, graph, lat, lon, width_km=width_km, title=title)
+    across = lattice.spec.cells_across
+    lats, lons = (centers.reshape(across, across) for centers in lattice.centers())
+    weights = lattice.weights(lat, lon).reshape(across, across)
+    box = axes.get_xlim(), axes.get_ylim()
+    sides = lons[0], lats[:, 0]
+    east, north = ((low < side) & (side < high) for side, (low, high) in zip(sides, box, strict=True))
+    axes.pcolormesh(
+        sides[0][east], sides[1][north], weights[np.ix_(north, east)], cmap="Blues", alpha=0.6, zorder=0.5,
+        edgecolors="white", linewidth=0.6 if width_km < 1 else 0, norm=PowerNorm(0.5) if width_km > 1 else None,
+    )  # fmt: skip
+    axes.set_xlim(box[0])
+    axes.set_ylim(box[1])
+    axes.plot(lon, lat, "o", color=TRUE, markersize=8, markeredgecolor="white", zorder=7)
+
+
+def draw_lattice(graph: RoadGraph, bundle: LatticeBundle) -> Figure:
+    """Draw what a lattice is: cells over a city, one of which is reported."""
+    figure = new_figure(width_in=12.4, height_in=4.4)
+    figure.set_facecolor("#fbfaf7")
+    near, far = figure.subplots(1, 2)
+    draw_cells(near, graph, bundle, width_km=CELLS_KM[0], title=f"A lattice: squares of {bundle.lattice.cell_m:.0f} m")
+    draw_cells(far, graph, bundle, width_km=CELLS_KM[1], title="A report: the centre of a square, drawn by chance")
+    lattice = bundle.lattice
+    drawn = lattice.centers(lattice.draw_many(*(np.full(DRAWS, part) for part in HOME)))
+    far.plot(*drawn[::-1], "D", color=REPORTED, markersize=4.5, markeredgecolor="white", markeredgewidth=0.5, zorder=4)
+    near.plot(*np.broadcast_arrays(*reversed(lattice.centers())), ".", color="#5b6270", markersize=2, zorder=3)
+    return figure
 
 
 def write_traces(table: pl.DataFrame, folder: Path, out: Path) -> None:
@@ -158,22 +195,28 @@ def main(osm: str) -> None:
         left, right = figure.subplots(1, 2)
         way = fastest_way(graph, (41.1445, -8.6475), (41.1660, -8.5930))
         bundle = make_lattice(graph, folder / "city.bundle", epsilon=EPSILON, interval_s=INTERVAL_S)
-        draw_trip(left, graph, folder, way)
-        draw_home(right, graph, bundle, 41.1577, -8.6291)
+        draw_home(left, graph, bundle, *HOME)
+        draw_trip(right, graph, folder, way)
     handles = [
-        Line2D([], [], color=TRUE, linewidth=3, marker="o", label="true"),
-        Line2D([], [], color=REPORTED, linestyle="", marker="D", label="reported"),
-        Line2D([], [], color=TRACKED, marker="s", label="estimate from all reports"),
-        Line2D(
-            [], [], color=TRACKED, linestyle="", marker="s", markerfacecolor="white", label="the same without a fence"
-        ),
-    ]
+        Line2D([], [], color=TRUE, linewidth=3, marker="o", label="the truth"),
+        Line2D([], [], color=REPORTED, linestyle="", marker="D", label="reports"),
+        Line2D([], [], color=TRACKED, marker="s", label="best estimate from all reports"),
+        Line2D([], [], color=TRACKED, linestyle="", marker="s", markerfacecolor="white",
+               label="the same estimate without a fence"),
+    ]  # fmt: skip
+    save(figure, "trip.png", graph, handles)
+    point = Line2D([], [], color=TRUE, linestyle="", marker="o", label="the truth")
+    save(draw_lattice(graph, bundle), "lattice.png", graph, [point, handles[1]])
+
+
+def save(figure: Figure, name: str, graph: RoadGraph, handles: list[Line2D]) -> None:
+    """Write a picture with its legend and credit."""
     figure.legend(handles=handles, loc="outside lower left", ncols=4, frameon=False, fontsize=9)
     figure.text(0.995, 0.015, f"map data {graph.credit}", ha="right", fontsize=7.5, color="#5b6270")
-    with TemporaryDirectory() as name:
-        save_figure(figure, Path(name) / "trip.png", dpi=120)
-        picture = Image.open(Path(name) / "trip.png").convert("RGB")
-        picture.quantize(128, dither=Image.Dither.NONE).save(IMAGE, optimize=True)
+    with TemporaryDirectory() as folder:
+        save_figure(figure, Path(folder) / name, dpi=120)
+        picture = Image.open(Path(folder) / name).convert("RGB")
+        picture.quantize(200, dither=Image.Dither.NONE).save(IMAGES / name, optimize=True)
 
 
 if __name__ == "__main__":

@@ -17,7 +17,6 @@ import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 from hypothesis import settings
 
@@ -55,4 +54,6 @@ def seeds(tmp_path_factory: pytest.TempPathFactory) -> Seeds:
 @pytest.fixture
 def fixed_randomness(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same bytes in the place of the operating system's each time, so that what is tested by chance never fails."""
+    import numpy as np
+
     monkeypatch.setattr(os, "urandom", np.random.default_rng(20_240_701).bytes)

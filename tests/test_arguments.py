@@ -54,6 +54,7 @@ RESULTS = {
         "TablePredictor",
     ),
     *(
+        "Outcome",
         "PerturbSummary",
         "Plan",
         "Rated",
@@ -69,7 +70,6 @@ RESULTS = {
 """Records that the library fills and nobody else makes: what makes them checks nothing."""
 TAKEN = {
     ("BuildConfig", "a number"),  # an epsilon
-    ("Budgets", "a number"),  # what a night may cost
     ("Effort", "a number"),
     ("TrainingLedger", "a string"),  # the name of a file that is made on first use
     ("TrainingLedger", "a path to nothing"),
@@ -78,6 +78,10 @@ TAKEN = {
     ("Trust", "nothing"),  # no key: the signature is not asked for
     ("Trust", "a string"),
     ("Trust", "a path to nothing"),
+    ("Wishes", "nothing"),  # no wish for a home
+    ("Wishes", "a number"),
+    ("Wishes.read", "nothing"),
+    ("Wishes.read", "a string"),  # metres
 }
 """What is right, of all that is given below."""
 

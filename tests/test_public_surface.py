@@ -82,6 +82,7 @@ def test_public_surface_is_locked() -> None:
         "TrainingLedger",
         "Trust",
         "Walks",
+        "Wishes",
         "ZoneBundle",
         "Zones",
         "build_bundle",

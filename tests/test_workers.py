@@ -17,7 +17,6 @@ from geoblanket.errors import (
     LatticeViolation,
     MissingExtraError,
     RefusedError,
-    UnmetPlanError,
     UntestableError,
     WorkerError,
 )
@@ -108,7 +107,6 @@ def fail(error: Exception) -> None:
     [
         InputError("has no points", path="traces.parquet", row=7, hint="Import it again"),
         UntestableError("Too few.", "too few"),
-        UnmetPlanError("No schedule.", {"hour": 240.0}),
         GuaranteeViolation(1, 2, 3, 4, "is violated"),
         LatticeViolation("is violated"),
         WorkerError(["a", "b"]),

@@ -55,8 +55,9 @@ from geoblanket.mobility.map_matcher import MatchOptions as MatchOptions
 from geoblanket.mobility.matching import match_traces as match_traces
 from geoblanket.mobility.walks import Walks as Walks
 from geoblanket.mobility.walks import scan_walks as scan_walks
-from geoblanket.planning.search import Plan as Plan
+from geoblanket.planning.plan import Plan as Plan
 from geoblanket.planning.search import make_plan as make_plan
+from geoblanket.planning.wishes import Wishes as Wishes
 from geoblanket.release.budget import Budget as Budget
 from geoblanket.release.bulk import perturb_traces as perturb_traces
 from geoblanket.release.bulk import perturb_walks as perturb_walks

@@ -20,8 +20,6 @@ import numpy.typing as npt
 
 from geoblanket.errors import ParameterError
 
-__all__ = ["checked", "forgetting", "wrong_type"]
-
 _HOW: Final = {
     "path": "Give the name of a file",
     "LatticeBundle": "Load one with load_bundle",

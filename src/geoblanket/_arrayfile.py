@@ -27,8 +27,6 @@ from geoblanket._arrays import Octets
 from geoblanket._files import MAGIC, advice, atomic_output, found_in_words, kind_of_content, kind_of_file
 from geoblanket.errors import InputError, OutputError
 
-__all__ = ["LARGEST_BYTES", "content_hash", "read_arrays", "write_arrays"]
-
 LARGEST_BYTES: Final = 1 << 33
 """The largest file that is read unless the caller says otherwise: 8 GiB, the roads of a continent. It is held in memory
 as a whole, and a sparse file of any size costs whoever made it nothing."""

@@ -9,8 +9,6 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["ArrayTable", "Bools", "Floats", "Indices", "Ints", "Octets", "Positions", "Singles"]
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 """Whole numbers: weights, millimetres, counts, times."""

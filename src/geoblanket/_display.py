@@ -20,28 +20,6 @@ from geoblanket.errors import MissingExtraError
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "UNKNOWN",
-    "Interval",
-    "Progress",
-    "Rows",
-    "between",
-    "call_repr",
-    "card",
-    "counted",
-    "interval_text",
-    "number",
-    "options_repr",
-    "p_text",
-    "parameter",
-    "percent",
-    "share",
-    "short_repr",
-    "signed",
-    "silent",
-    "text",
-]
-
 _LONGEST: Final = 120
 
 Rows = Iterable[tuple[str, str]]

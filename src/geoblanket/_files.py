@@ -22,23 +22,6 @@ from typing import IO, Final
 
 from geoblanket.errors import GeoblanketError, OutputError
 
-__all__ = [
-    "MAGIC",
-    "advice",
-    "atomic_output",
-    "check_output",
-    "found_in_words",
-    "kind_of_content",
-    "kind_of_file",
-    "make_folder",
-    "open_private",
-    "private_folder",
-    "sha256_file",
-    "sync_to_disk",
-    "temporary_folder",
-    "writing",
-]
-
 _PRIVATE_FILE = 0o600
 _PRIVATE_FOLDER = 0o700
 _OS_ERROR = re.compile(r"\(os error (\d{1,4})\)")  # as Rust's libraries end their messages

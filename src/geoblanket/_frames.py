@@ -24,17 +24,6 @@ from geoblanket._arguments import wrong_type
 from geoblanket._tables import listed_columns
 from geoblanket.errors import GeoblanketError, InputError, OutputError
 
-__all__ = [
-    "FRAME",
-    "AnyFrame",
-    "DescribedFrame",
-    "conformed",
-    "is_frame",
-    "is_path",
-    "takes_frames",
-    "to_polars",
-]
-
 AnyFrame: TypeAlias = Any
 """A data frame of Polars (lazy or not) or of pandas, or an object with the Arrow stream interface
 (`__arrow_c_stream__`); and such a frame with its description (`Walks`). Its kind is found when it is read."""

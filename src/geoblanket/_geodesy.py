@@ -11,9 +11,6 @@ import numpy.typing as npt
 
 from geoblanket._arrays import Floats
 
-__all__ = ["EARTH_RADIUS_M", "MPH_M_S", "haversine_m", "local_degrees", "local_metres", "unit_vectors"]
-
-
 EARTH_RADIUS_M = 6_371_008.8
 """Mean radius of the Earth (IUGG), metres."""
 MPH_M_S = 0.44704

@@ -11,8 +11,6 @@ from typing import Any, Final
 
 from geoblanket.errors import MissingExtraError
 
-__all__ = ["EXTRA_OF_MODULE", "MODULES_OF_EXTRA", "companion", "explain_missing", "exported", "homes"]
-
 MODULES_OF_EXTRA: Final = {
     "city": (
         *("highspy", "joblib", "matplotlib", "osmium", "PIL", "polars", "pydantic", "scipy", "sklearn"),

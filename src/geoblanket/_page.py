@@ -22,8 +22,6 @@ from geoblanket._files import atomic_output, make_folder
 from geoblanket._picture import save_figure
 from geoblanket.errors import InputError, ParameterError
 
-__all__ = ["Page", "ReportFolder"]
-
 _KINDS = {".svg": "image/svg+xml", ".png": "image/png"}
 
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -65,6 +63,21 @@ footer { margin-top: 3rem; font-size: 0.85rem; border-top: 1px solid var(--line)
 @media print { body { font-size: 11pt; } figure, tr { break-inside: avoid; } }
 """.strip()
 
+_SHEET = """
+@page { size: A4; margin: 11mm 15mm; }
+:root { color-scheme: light; --paper: #fff; --ink: #22262d; --faint: #5b626d; --line: #d9dce1; --card: #f3f4f1;
+        --accent: #1f5f8b; }
+main { max-width: 180mm; padding: 11mm 0; } body { font-size: 10.5pt; line-height: 1.36; }
+h1 { font-size: 17pt; margin: 0; } .lead { margin: 0.5mm 0; }
+h2 { font-size: 11.5pt; margin: 3.2mm 0 1mm; padding-bottom: 0.4mm; color: var(--accent); }
+p, ul, .note { max-width: none; margin: 1mm 0; } ul { padding-left: 5mm; } li { margin: 0.5mm 0; }
+.scroll { margin: 1.5mm 0; } table { font-size: inherit; } th, td { padding: 0.6mm 8mm 0.6mm 0; }
+footer { margin-top: 4mm; padding-top: 1mm; font-size: 7.5pt; overflow-wrap: anywhere; }
+@media print { main { padding: 0; } body { font-size: 9.5pt; line-height: 1.32; } }
+@media (max-width: 190mm) { main { padding: 5mm; } }
+""".strip()
+"""For one sheet of paper: light, dense, and without a list of its sections."""
+
 _FULL_WIDTH_IN = 8.0
 """Figures of this width or more take all of the page's."""
 
@@ -78,11 +91,14 @@ class Page:
         Of the page.
     lead
         A line below it.
+    sheet
+        Whether it is to be printed on one sheet of paper.
     """
 
-    def __init__(self, title: str, *, lead: str = "") -> None:
+    def __init__(self, title: str, *, lead: str = "", sheet: bool = False) -> None:
         self._title = title
         self._lead = lead
+        self._sheet = sheet
         self._body: list[str] = []
         self._headings: list[str] = []
 
@@ -182,12 +198,12 @@ class Page:
                 '<meta name="viewport" content="width=device-width, initial-scale=1">',
                 '<meta name="referrer" content="no-referrer">',
                 f"<title>{escape(self._title)}</title>",
-                f"<style>{_STYLE}</style>",
+                f"<style>{_STYLE}{_SHEET * self._sheet}</style>",
                 "</head>",
                 "<body><main>",
                 f"<h1>{escape(self._title)}</h1>",
                 *([f'<p class="lead">{escape(self._lead)}</p>'] if self._lead else []),
-                *([f'<nav aria-label="Sections"><ul>{contents}</ul></nav>'] if contents else []),
+                *([f'<nav aria-label="Sections"><ul>{contents}</ul></nav>'] if contents and not self._sheet else []),
                 *self._body,
                 *([f"<footer>{escape(footer)}</footer>"] if footer else []),
                 "</main></body>",

@@ -17,19 +17,6 @@ from matplotlib.figure import Figure
 from geoblanket._files import atomic_output, check_output
 from geoblanket.errors import ParameterError
 
-__all__ = [
-    "DASHED",
-    "FAINT",
-    "INK",
-    "axes_or_new",
-    "check_picture",
-    "new_figure",
-    "quiet",
-    "save_figure",
-    "shared_legend",
-    "shown_figure",
-]
-
 INK = "#3c4048"
 FAINT = "#9aa2ae"
 DASHED = (0, (4, 3))

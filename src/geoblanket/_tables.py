@@ -28,21 +28,6 @@ from geoblanket._training import training_of
 from geoblanket._untrusted import check_parquet, read_object
 from geoblanket.errors import InputError
 
-__all__ = [
-    "GEOMETRY",
-    "geo_metadata",
-    "lazy_batches",
-    "listed_columns",
-    "missing_column",
-    "reading_parquet",
-    "scan_table",
-    "table_batches",
-    "with_points",
-    "wkb_lines",
-    "wkb_points",
-    "write_table",
-]
-
 _Schema = Mapping[str, pl.DataType]
 _KEY = "geoblanket"
 _DAMAGED = "cannot be read as Parquet: it is damaged"

@@ -17,22 +17,6 @@ from dataclasses import asdict, dataclass
 from string import hexdigits
 from typing import Any, Final, Literal, get_args
 
-__all__ = [
-    "NOBODY",
-    "NOT_SAID",
-    "PART_COLUMNS",
-    "UNITS",
-    "WALKS",
-    "PrivatePart",
-    "ReleasedReports",
-    "Training",
-    "TrainingPromise",
-    "Unit",
-    "UnitsCounted",
-    "epsilon_of",
-    "training_of",
-]
-
 Unit = Literal["vehicle", "trip"]
 UnitsCounted = Literal["declared", "noisy", "exact"]
 Source = Literal["nobody", "walks", "private", "released", "not said"]

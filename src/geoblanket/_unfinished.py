@@ -21,8 +21,6 @@ from geoblanket._arrayfile import Arrays, read_arrays, write_arrays
 from geoblanket._files import MAGIC, atomic_output, open_private, private_folder
 from geoblanket.errors import GeoblanketError, MismatchError, OutputError
 
-__all__ = ["Effort", "Journal", "PartStore", "unfinished_path"]
-
 _ABOUT = "about.json"
 _EFFORT = "effort.json"
 _PARTS = "[!.]*.part"

@@ -42,22 +42,6 @@ from typing import IO, Any, Final, NoReturn, TypeVar
 
 from geoblanket.errors import InputError
 
-__all__ = [
-    "ALWAYS_ALLOWED_BYTES",
-    "LARGEST_RATIO",
-    "ROWS_PER_BYTE",
-    "UNPACKED_BY_POLARS",
-    "Unpacked",
-    "check_parquet",
-    "most_bytes",
-    "open_unpacked",
-    "read_object",
-    "run_within",
-    "seconds_allowed",
-    "too_large",
-    "too_slow",
-]
-
 LARGEST_RATIO: Final = 50
 """The largest factor by which a file may grow when it is unpacked. Maps and traces grow 5 to 20 times, a file made to
 fill the memory 1,000 times and more."""

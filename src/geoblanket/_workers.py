@@ -17,16 +17,6 @@ import joblib
 
 from geoblanket.errors import MissingExtraError, ParameterError, WorkerError
 
-__all__ = [
-    "count_workers",
-    "leave_ctrl_c_to",
-    "map_in_order",
-    "open_workers",
-    "peak_memory_mb",
-    "run_in_any_order",
-    "run_tasks",
-]
-
 _WORTH_A_PROCESS_S = 2.0
 """A worker process takes about a second to start and import SciPy; less work than this per process does not pay."""
 _CONNECT_S = 10

@@ -39,7 +39,7 @@ def test_a_bundle_of_the_centre_of_porto(tmp_path: Path) -> None:
         options=MatchOptions(method="nearest"),
     )
     config = BuildConfig(
-        epsilon=4.0, history_weights=(1.0, 0.5), order=2, max_places=5, max_rows=300, gap=0.1, compare=False
+        epsilon=4.0, history_weights=(1.0, 0.5), order=2, max_places=5, max_rows=100, gap=0.1, compare=False
     )
     build_bundle(tmp_path / "roads", tmp_path / "walks.parquet", tmp_path / "a.bundle", config=config, workers=1)
     content = (tmp_path / "a.bundle").read_bytes()

@@ -47,7 +47,7 @@ COMMANDS = {
     "learn --released no --bundle no --roads no --out OUT": "OUT",
     "sample --model no --roads no --out OUT": "OUT",
     "track no no --out OUT": "OUT",
-    "plan --roads no --hour 20 --picture OUT.png": "OUT.png",
+    "plan --roads no --sure 70% --picture OUT.png": "OUT.png",
     "fence export --ledger no --out OUT": "OUT",
     EVALUATE: "OUT/results.parquet",
     f"{EVALUATE} --resume": "OUT/results.csv",

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from geoblanket.cli.main import app
-from geoblanket.errors import ParameterError, UnmetPlanError
+from geoblanket.errors import ParameterError
 from geoblanket.mechanism import load_bundle
 from geoblanket.mechanism.bundle.storage import LatticeBundle
 from geoblanket.release import Device
@@ -36,7 +36,9 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def facts(model: Path) -> dict[str, Any]:
-    code, text, talk, _ = run("plan", "--model", model, "--home", 350, "--hour", 240, "--set", "trips=40", "--json")
+    code, text, talk, _ = run(
+        "plan", "--model", model, "--home", "350m/month", "--set", "hour=240", "--set", "trips=40", "--json"
+    )
     assert code == 0, talk
     found: dict[str, Any] = json.loads(text)
     return found
@@ -85,7 +87,7 @@ def test_a_command_runs_whatever_is_there_and_wherever_the_program_is(
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     for name in ("city.bundle", "city-2.bundle", "car.ledger.count"):
         (tmp_path / name).touch()
-    code, text, talk, _ = run("plan", "--model", model, "--hour", 480, "--set", "trips=40")
+    code, text, talk, _ = run("plan", "--model", model, "--set", "hour=480", "--set", "trips=40")
     assert code == 0, talk
     lattice, ledger, fence = (line.strip() for line in text.partition("To do so:\n")[2].splitlines())
     assert lattice.startswith(f"{sys.executable} -m geoblanket lattice --area=")
@@ -98,7 +100,7 @@ def test_a_command_runs_whatever_is_there_and_wherever_the_program_is(
 
 def test_a_person_reads_words_tables_and_commands(model: Path, tmp_path: Path) -> None:
     code, text, talk, _ = run(
-        "plan", "--model", model, "--hour", 480, "--set", "trips=40", "--picture", tmp_path / "plan.png"
+        "plan", "--model", model, "--set", "hour=480", "--set", "trips=40", "--picture", tmp_path / "plan.png"
     )
     assert code == 0, talk
     assert text.startswith("Report every ")
@@ -107,22 +109,21 @@ def test_a_person_reads_words_tables_and_commands(model: Path, tmp_path: Path) -
     assert "564 m (1,850 ft)" in text
     assert "geoblanket lattice --area=" in text
     assert "anchor" not in text
-    assert "Estimates, by simulation." in talk
+    assert "Errors on the road are estimates, by simulation." in talk
     assert (tmp_path / "plan.png").stat().st_size > 10_000
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--model", "MODEL"), "at least one of"),
-        (("--model", "MODEL", "--hour", 60, "--home", 0), "keep a home off must be above 0"),
-        (("--model", "MODEL", "--hour", -3), "What an hour may cost"),
-        (("--model", "MODEL", "--report", "nan"), "What a report may cost"),
-        (("--hour", 60), "either --roads or --model"),
-        (("--model", "MODEL", "--roads", "MODEL", "--hour", 60), "either --roads or --model"),
-        (("--model", "MODEL", "--walks", "MODEL", "--hour", 60), "need --roads"),
-        (("--model", "MODEL", "--hour", 60, "--set", "error_m=0"), "must be above 0 m"),
-        (("--model", "MODEL", "--hour", 60, "--picture", "plan.txt"), "must end in .png"),
+        (("--model", "MODEL", "--home", "0m"), "--home must be a distance such as 350m"),
+        (("--model", "MODEL", "--sure", "30%"), "above 50 %, which is chance"),
+        (("--model", "MODEL", "--road", "near"), "--road must be a distance such as"),
+        (("--model", "MODEL", "--set", "hour=-3"), "The wish hour must be a number above 0"),
+        (("--sure", "70%"), "either --roads or --model"),
+        (("--model", "MODEL", "--roads", "MODEL"), "either --roads or --model"),
+        (("--model", "MODEL", "--walks", "MODEL"), "need --roads"),
+        (("--model", "MODEL", "--picture", "plan.txt"), "must end in .png"),
     ],
 )
 def test_wrong_options_are_refused(model: Path, arguments: tuple[object, ...], message: str) -> None:
@@ -132,8 +133,19 @@ def test_wrong_options_are_refused(model: Path, arguments: tuple[object, ...], m
     assert message in str(error)
 
 
-def test_what_no_schedule_meets_is_refused_with_what_would(model: Path) -> None:
-    code, _, _, error = run("plan", "--model", model, "--hour", 60, "--set", "error_m=150", "--set", "trips=30")
-    assert code == 1
-    assert isinstance(error, UnmetPlanError)
-    assert "The least budgets that would do, all enlarged alike: --hour" in str(error)
+def test_first_figures_come_before_trips_and_wishes_are_answered_one_by_one(model: Path) -> None:
+    code, text, talk, _ = run(
+        "plan", "--model", model, "--home", "350m/month", "--apart", "0.1km", "--sure", "95%", "--road", "50m",
+        "--set", "trips=30", "--set", "grid=false",
+    )  # fmt: skip
+    assert code == 0, talk
+    first, _, after = talk.partition("The error on the road is now simulated")
+    assert first.startswith(
+        "First figures: Report every 30 s at ε = 4.2 per km, held within 50 m, with a fence of 0.62 km"
+    )
+    assert "Errors on the road are estimates, by simulation." in after
+    wishes = text.partition("Your wishes")[2].partition("Schedules that were tried")[0]
+    assert [line.split()[-1] for line in wishes.splitlines() if line.rstrip().endswith(("yes", "no"))] == [
+        "yes", "yes", "no"
+    ]  # fmt: skip
+    assert "Not kept: at most 50 m off on the road." in text

@@ -50,7 +50,7 @@ def test_walks_and_what_is_said_of_them(city: Path, tmp_path: Path) -> None:
     assert out.read_bytes() == first
     frame, about = scan_walks(out)
     assert frame.collect().height == facts["steps"] == about["counts"]["steps"]
-    code, _, talk, _ = run("plan", "--roads", city / "roads", "--walks", out, "--report", 4, "--set", "trips=20")
+    code, _, talk, _ = run("plan", "--roads", city / "roads", "--walks", out, "--set", "report=4", "--set", "trips=20")
     assert code == 0
     assert "drawn from a motion model, not driven" in talk
 

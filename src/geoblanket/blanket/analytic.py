@@ -47,8 +47,6 @@ from geoblanket.blanket.smoother import (
 )
 from geoblanket.errors import UntestableError
 
-__all__ = ["analytic_test", "shortened"]
-
 _BUMPS = 5
 """Bumps in one Wald statistic."""
 _DRAWS = 5

@@ -43,8 +43,6 @@ from geoblanket.blanket.sample_table import SampleTable, TableGroups
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.walks import write_walks
 
-__all__ = ["Discovery", "DiscoveryOptions", "discover", "discover_table"]
-
 _MOST_ORDERS = 20  # Γ at most
 _POSITION = ("lat", "lon")
 _SECONDS_PER_TEST = 0.05

@@ -26,24 +26,6 @@ from geoblanket.blanket.predictor import (
 )
 from geoblanket.errors import InputError, ParameterError
 
-__all__ = [
-    "FINDINGS_SCHEMA",
-    "LEAST_GROUPS",
-    "RESULT_SCHEMA",
-    "STATUSES",
-    "Labels",
-    "Parts",
-    "blanket_sizes",
-    "choose_grouping",
-    "decided_hypotheses",
-    "labels_of",
-    "read_findings",
-    "read_labels",
-    "scan_findings",
-    "split_by_group",
-    "write_findings",
-]
-
 STATUSES = ("tested", "imputed", "too_few", "constant", "unresolved")
 """`tested`: the test decided; `imputed`: not tested, and taken as not rejected because a smaller blanket was not;
 `too_few`: fewer samples than asked for; `constant`: the vehicles of the sample do not move enough to tell;

@@ -29,19 +29,6 @@ from geoblanket.roads.places import Places
 from geoblanket.roads.regions import PORTO_REGIONS, ROME_REGIONS, RegionGrid
 from geoblanket.roads.zones import Zones, read_zones
 
-__all__ = [
-    "Feature",
-    "Grouping",
-    "LaggedWalks",
-    "Regions",
-    "Samples",
-    "check_features",
-    "find_regions",
-    "find_samples",
-    "load_walks",
-    "seeds_of",
-]
-
 _ROWS_AT_A_TIME = 1_000_000
 _DEEPEST = 255  # what a byte holds
 

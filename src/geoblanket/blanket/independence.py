@@ -24,19 +24,6 @@ from geoblanket._arrays import Floats
 from geoblanket._display import counted, short_repr
 from geoblanket.errors import ParameterError, UntestableError
 
-__all__ = [
-    "TESTS",
-    "CIResult",
-    "HypothesisOutcome",
-    "HypothesisTask",
-    "IndependenceTest",
-    "checked_sample",
-    "find_test",
-    "lagged",
-    "partial_r_squared",
-    "run_hypothesis_test",
-]
-
 _FEWEST_ROWS = 50
 """A test needs at least this many rows, and `_ROWS_PER_COLUMN` for each column of x, y and z."""
 _ROWS_PER_COLUMN = 5

@@ -24,20 +24,6 @@ from geoblanket.blanket.findings import Parts
 from geoblanket.blanket.predictor import Encoding, Network, PredictorInputs
 from geoblanket.errors import ParameterError
 
-__all__ = [
-    "CalibrationBin",
-    "FittedNetwork",
-    "Model",
-    "NetworkOptions",
-    "Scores",
-    "calibration_bins",
-    "fit_boosting",
-    "fit_network",
-    "fit_rate_by_order",
-    "log_losses",
-    "score",
-]
-
 Model = Callable[[PredictorInputs], Floats]
 """Returns P("fail to reject") of each hypothesis."""
 

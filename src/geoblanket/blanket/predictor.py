@@ -27,24 +27,6 @@ from geoblanket._files import MAGIC
 from geoblanket._training import WALKS, Training, training_of
 from geoblanket.errors import InputError, ParameterError
 
-__all__ = [
-    "HOURS",
-    "LARGEST_ORDER",
-    "LARGEST_REGIONS",
-    "LAYERS",
-    "SPEED_BINS",
-    "SPEED_BIN_MPH",
-    "Encoding",
-    "Network",
-    "Origin",
-    "Predictor",
-    "PredictorInputs",
-    "blanket_lengths",
-    "load_predictor",
-    "save_predictor",
-    "sigmoid",
-]
-
 HOURS: Final = 24
 SPEED_BIN_MPH: Final = 5
 SPEED_BINS: Final = 24

@@ -20,8 +20,6 @@ from geoblanket.blanket.findings import RESULT_SCHEMA
 from geoblanket.blanket.groups import Samples
 from geoblanket.errors import ParameterError
 
-__all__ = ["SampleTable", "TableGroups"]
-
 
 @dataclass(frozen=True, eq=False)
 class TableGroups:

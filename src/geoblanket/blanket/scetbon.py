@@ -22,8 +22,6 @@ from geoblanket.blanket.independence import CIResult, checked_sample, partial_r_
 from geoblanket.blanket.smoother import median_distance
 from geoblanket.errors import ParameterError
 
-__all__ = ["scetbon_statistic", "scetbon_test"]
-
 _LOCATIONS = 5  # J: where the analytic kernels are compared
 _COVARIANCE_RIDGE = 1e-10  # added to the diagonal, so that the matrix can be inverted
 _ROWS_FOR_MEDIAN = 1000

@@ -22,8 +22,6 @@ from scipy.spatial.distance import cdist, pdist
 
 from geoblanket._arrays import Floats
 
-__all__ = ["Basis", "Fit", "affine_basis", "fit_ridge", "kernel_basis", "leverage", "median_distance", "traces"]
-
 _PENALTIES = 10.0 ** np.arange(-7.0, 1.5, 0.5)
 """Ridge penalties to choose from, each times the number of rows."""
 _MOST_FREEDOM = 0.7

@@ -45,8 +45,6 @@ from geoblanket.blanket.models import (
 from geoblanket.blanket.predictor import Origin, Predictor, PredictorInputs, blanket_lengths
 from geoblanket.errors import ParameterError
 
-__all__ = ["ModelEvaluation", "TablePredictor", "TrainResult", "train", "train_table"]
-
 LabelKind = Literal["all", "tested"]
 _KINDS: tuple[LabelKind, ...] = ("all", "tested")
 _PARTS = ("train", "validation", "test")

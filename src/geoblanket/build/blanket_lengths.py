@@ -21,16 +21,6 @@ from geoblanket.roads.places import Places
 from geoblanket.roads.regions import RegionGrid
 from geoblanket.roads.zones import Zones
 
-__all__ = [
-    "FoundOrigin",
-    "KnownLengths",
-    "LengthSource",
-    "check_source",
-    "read_found_blankets",
-    "read_source",
-    "regions_of_source",
-]
-
 
 @dataclass(frozen=True)
 class FoundOrigin:

@@ -31,8 +31,6 @@ from geoblanket.mechanism.problem import Problem
 from geoblanket.mechanism.solver.optimiser import OptimiseResult, Outcome, optimise
 from geoblanket.mobility.walks import write_walks
 
-__all__ = ["ZoneResult", "build_bundle", "build_zone"]
-
 _SECONDS_PER_TASK = 10.0
 """What a zone takes, by estimate, to judge whether more processes pay."""
 

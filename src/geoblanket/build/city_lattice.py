@@ -15,8 +15,6 @@ from geoblanket.mechanism.costs import check_epsilon
 from geoblanket.mechanism.lattice.making import Area, spec_over
 from geoblanket.roads.graph import RoadGraph
 
-__all__ = ["HOLD_M", "make_lattice"]
-
 HOLD_M: Final = 50.0
 """GPS at rest stays within this distance, mostly."""
 _BOX: Final = 4

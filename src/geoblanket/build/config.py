@@ -21,8 +21,6 @@ from geoblanket.mechanism.place_metric import GREAT_CIRCLE, checked_name
 from geoblanket.mobility.histories import LONGEST_PAST, RegimeHours
 from geoblanket.mobility.walks import Split
 
-__all__ = ["DEFAULT_MAX_PLACES", "BuildConfig", "as_toml", "example_config", "read_config"]
-
 LossKind = Literal["travel", "time", "straight", "nearest"]
 
 DEFAULT_MAX_PLACES: Final = 40

@@ -39,8 +39,6 @@ from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places
 from geoblanket.roads.zones import Zones, partition_zones, read_zones
 
-__all__ = ["Inputs", "ZoneTask", "load_inputs", "place_loss", "software_versions", "training_of_build", "zone_lengths"]
-
 _PACKAGES = ("numpy", "scipy", "polars")
 
 

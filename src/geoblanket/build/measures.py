@@ -25,18 +25,6 @@ from geoblanket.loss.place_loss import PlaceLoss
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mobility.histories import HistoryCounts, Steps
 
-__all__ = [
-    "Disclosure",
-    "Measured",
-    "VehicleLosses",
-    "by_vehicle",
-    "measure",
-    "ratio_interval",
-    "step_losses",
-    "vehicle_losses",
-    "zone_disclosure",
-]
-
 _LEVEL = 0.95
 
 

@@ -20,8 +20,6 @@ from geoblanket.mechanism.bundle.zones import zone_in_words
 from geoblanket.mechanism.costs import Costs, weight_in_micro
 from geoblanket.mechanism.problem import epsilon_in_micro
 
-__all__ = ["BuildRecord", "Totals", "ZoneRecord", "read_record", "record_path", "write_record"]
-
 _FEW_OUTPUTS = 3
 
 

@@ -24,8 +24,6 @@ from geoblanket.roads.picture import dot_size, draw_zones, map_figure
 from geoblanket.roads.places import Places, choose_places
 from geoblanket.roads.zones import Zones
 
-__all__ = ["write_build_report", "write_lattice_report"]
-
 _MOST_ZONES = 60
 """Zones in the figure of losses: those with the most steps."""
 

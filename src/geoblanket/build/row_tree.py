@@ -28,16 +28,6 @@ from geoblanket._geodesy import haversine_m
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.histories import HistoryCounts
 
-__all__ = [
-    "MAX_SPEED_M_S",
-    "FixedLengths",
-    "Lengths",
-    "Reach",
-    "every_history",
-    "grow_rows",
-    "reach_radius_m",
-]
-
 MAX_SPEED_M_S = 35.0
 """No vehicle is faster, by default (126 km/h)."""
 

@@ -32,18 +32,6 @@ from geoblanket.mechanism.row_distances import row_distances
 from geoblanket.mobility.histories import LONGEST_PAST, Distributions, HistoryCounts, backed_off, near_places
 from geoblanket.roads.places import Places
 
-__all__ = [
-    "DEFAULT_HISTORY_WEIGHTS",
-    "MAX_ROWS",
-    "NO_CONTEXT",
-    "Aim",
-    "Context",
-    "RowsReport",
-    "ZoneRows",
-    "make_problem",
-    "make_rows",
-]
-
 DEFAULT_HISTORY_WEIGHTS = (1.0, 0.5, 0.25)
 """What the places at t − 1, t − 2 and t − 3 count in the distance of two histories."""
 

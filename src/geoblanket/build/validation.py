@@ -20,8 +20,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, TypeAdapter, Valida
 from geoblanket._display import call_repr
 from geoblanket.errors import InputError, ParameterError
 
-__all__ = ["Number", "Parameters", "WrongParametersError", "as_json", "read_dataclass", "read_toml", "unknown_name"]
-
 _MAX_BYTES: Final = 1 << 20
 _EXPECTED: Final = {
     "bool_type": "true or false",

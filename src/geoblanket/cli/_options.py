@@ -19,12 +19,6 @@ if TYPE_CHECKING:
     from geoblanket.mechanism.bundle.policy import Policy
     from geoblanket.release.fence import Fences
 
-__all__ = [
-    "FencesFile", "MaybeRoads", "MaybeWalks", "Overwrite", "Picture", "PolicyFile", "Regions", "Resume", "Roads",
-    "Seed", "Spacing", "Walks", "check_folder", "check_outputs", "offer_resume", "read_fences", "read_policy",
-    "save_picture", "sealing", "warn_of_many_places",
-]  # fmt: skip
-
 _ROADS = typer.Option(help="Roads, from `geoblanket roads import`.", show_default=False)
 _WALKS = typer.Option(help="Walks on these roads, from `geoblanket match`.", show_default=False)
 Roads = Annotated[Path, _ROADS]
@@ -35,8 +29,10 @@ MaybeWalks = Annotated[Path | None, _WALKS]
 Picture = Annotated[
     Path | None, typer.Option("--picture", metavar="FILE", help="Also draw a picture (.png, .svg or .pdf).")
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace results that exist.")]
-Spacing = Annotated[float, typer.Option(help="Least distance between places, metres; 0 takes every road node.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing results.")]
+Spacing = Annotated[
+    float, typer.Option(help="Smallest distance between places, metres; 0 makes every road node a place.")
+]
 FencesFile = Annotated[
     Path | None,
     typer.Option(
@@ -61,7 +57,7 @@ PolicyFile = Annotated[
     typer.Option(
         "--policy",
         metavar="FILE",
-        help="The least that the bundle must promise (TOML): largest_epsilon = 20, largest_cost = 100, "
+        help="What the bundle must promise at least (TOML): largest_epsilon = 20, largest_cost = 100, "
         "smallest_eta_km = 1, fewest_places = 4, smallest_extent_m = 400, largest_weight = 4, largest_detour = 30, "
         "largest_rounding_m = 10 by default.",
     ),

@@ -21,19 +21,6 @@ if TYPE_CHECKING:
 
     from geoblanket._display import Progress
 
-__all__ = [
-    "JsonOption",
-    "ProgressLines",
-    "duration",
-    "figure",
-    "in_background",
-    "print_json",
-    "print_result",
-    "print_table",
-    "progress_bars",
-    "say",
-]
-
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 """The option that every command with a result takes."""
 

@@ -24,8 +24,6 @@ import typer
 
 from geoblanket.errors import ParameterError
 
-__all__ = ["Chosen", "Settings", "parameter_defaults", "parameter_docs", "parameter_types"]
-
 _WANTED: Final = {int: "a whole number", float: "a number", bool: "true or false", str: "text", Path: "a file"}
 _SECTION = re.compile(r"^(?:Parameters|Attributes)\n-+\n(.*?)(?=^\w[^\n]*\n-+\n|\Z)", re.MULTILINE | re.DOTALL)
 _ENTRY = re.compile(r"^(\w[\w, ]*)\n((?: +[^\n]*\n?|\n)+)", re.MULTILINE)

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from geoblanket.blanket.discovery import Discovery
     from geoblanket.blanket.training import TrainResult
 
-__all__ = ["blanket_app"]
-
 blanket_app = typer.Typer(
     help="Find Markov blankets: how much of a vehicle's past its next place depends on.", no_args_is_help=True
 )

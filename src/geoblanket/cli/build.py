@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from geoblanket.build.record import BuildRecord
     from geoblanket.mechanism.bundle.storage import LatticeBundle
 
-__all__ = ["NOT_IN_TABLE", "build", "lattice", "lattice_facts"]
-
 _MAX_ZONES_SHOWN = 40
 _RADIUS_KM = 15.0
 NOT_IN_TABLE = ("area", "meaning", "guarantee")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,8 +20,6 @@ from geoblanket.errors import InputError, MechanismError, MismatchError, Paramet
 
 if TYPE_CHECKING:
     from geoblanket.mechanism.bundle.storage import Bundle
-
-__all__ = ["certainty", "report", "show", "verify"]
 
 FileArgument = Annotated[
     Path, typer.Argument(metavar="FILE", help="A bundle of mechanisms, or a motion model.", show_default=False)
@@ -149,7 +147,8 @@ def verify(
     set_: Annotated[list[str] | None, _VERIFY.option] = None,
     policy: options.PolicyFile = None,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="First tell how it was verified, and all that is not covered.")
+        bool,
+        typer.Option("--verbose", "-v", help="First explain how it was verified, and everything that is not covered."),
     ] = False,
     json: JsonOption = False,
 ) -> None:
@@ -255,61 +254,58 @@ def _verify_model(file: Path, *, verbose: bool, json: bool) -> None:
     _print_verdict(verdict, notes, verbose=verbose)
 
 
-_SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86_400}
-
-
 def certainty(
     file: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle of mechanisms.", show_default=False)],
     *,
-    apart: Annotated[float, typer.Option(help="How far apart the two alternatives are, metres.")] = 100.0,
-    for_: Annotated[str, typer.Option("--for", metavar="TIME", help="How long they differ: 15min, 8h, 30d.")] = "1h",
-    trip: Annotated[bool, typer.Option("--trip", help="On two ways; otherwise at two places, each day anew.")] = False,
+    apart: Annotated[
+        str, typer.Option(metavar="METRES", help="How far apart the two alternatives are: 100m, 0.5km.")
+    ] = "100m",
+    for_: Annotated[
+        str, typer.Option("--for", metavar="TIME", help="For how long they differ: 15min, 8h, 30d.")
+    ] = "1h",
+    trip: Annotated[
+        bool, typer.Option("--trip", help="They are two routes; without this, two places, visited anew each day.")
+    ] = False,
     fence: Annotated[float, typer.Option(help="Radius of a fence around the place, km.", min=0.1, max=10)] = 1.0,
     json: JsonOption = False,
 ) -> None:
-    """Tell how sure anyone can be which of two alternatives is true, given all reports: an upper bound, and tight.
+    """Tell how sure anyone can be which of two alternatives is true, given all reports: a tight upper bound.
 
     Somebody thinks both alternatives equally probable, sees all reports and computes without limit. With even odds, 50
     of 100 guesses are right by chance.
     """
     from geoblanket.mechanism import certainty as sure
     from geoblanket.mechanism.bundle.storage import load_bundle
+    from geoblanket.planning.wishes import metres_of, seconds_of
+    from geoblanket.release.fence import fenced_right
 
-    bundle, seconds = load_bundle(file), _seconds(for_)
+    apart_m, seconds, bundle = metres_of("apart", apart), seconds_of("for", for_), load_bundle(file)
     # A stay that is held is one draw, and every day is a return.
     held = bundle.holds and not trip
-    draws = -int(-seconds // (_SECONDS["d"] if held else bundle.needed_clock().interval_s))
-    found = sure.certainty(bundle, apart_m=apart, reports=draws)
+    draws = -int(-seconds // (seconds_of("for", "1d") if held else bundle.needed_clock().interval_s))
+    found = sure.certainty(bundle, apart_m=apart_m, reports=draws)
     added_up = bundle.costs.in_a_row_per_km(draws)
-    fenced = None if trip else _fenced(apart, fence)
+    fenced = None if trip else fenced_right(apart_m, fence)
     if json:
-        facts = {"apart_m": apart, "reports": draws, "held": held, "right": found.right, "right_inside_a_fence": fenced}
+        facts = {
+            "apart_m": apart_m,
+            "reports": draws,
+            "held": held,
+            "right": found.right,
+            "right_inside_a_fence": fenced,
+        }
         epsilon = found.epsilon(1e-6) if found.error < 1e-6 else None
         print_json({**facts, "epsilon_at_delta_1e-6": epsilon, "added_up_per_km": added_up})
         return
     where = "on the road" if trip else "at one of two places"
     drawn = f"{draws:,} report{'s' * (draws != 1)}{' (one a day: a stay is held)' * held}"
     typer.echo(f"{found.in_words()}, after {for_} {where}: {drawn}.")
-    typer.echo(f"The reports add up to ε = {added_up:,g} per km, {added_up * apart / 1000:,.3g} for {apart:g} m.")
+    typer.echo(f"The reports add up to ε = {added_up:,g} per km, {added_up * apart_m / 1000:,.3g} for {apart_m:g} m.")
     if fenced is not None:
         typer.echo(f"Inside a fence of {fence:g} km: right {sure.times_in_100(fenced)} times in 100, once for life.")
 
 
-def _fenced(apart_m: float, radius_km: float) -> float:
-    """Return how often the best guess between two fenced places is right, at most, by the reports from inside."""
-    from geoblanket.release.fence import LARGEST_LATITUDE, fence_delta
-
-    # Both places are rounded to whole metres, and a disc has a grain: 2 m and .01 % are more than both.
-    delta = fence_delta(1000 * radius_km, apart_m / 1000 + 0.002, lat=LARGEST_LATITUDE) + 1e-4
-    return (1 + min(delta, 1.0)) / 2
-
-
-def _seconds(text: str) -> float:
-    """Return a time such as 8h in seconds."""
-    number, unit = text.rstrip("abcdefghijklmnopqrstuvwxyz"), text.lstrip("0123456789.")
-    if unit not in _SECONDS or not number.replace(".", "", 1).isdigit() or not float(number):
-        raise ParameterError(f"--for must be a time such as 90s, 15min, 8h or 30d. Got '{text}' instead.")
-    return float(number) * _SECONDS[unit]
+_REPORT = Settings("geoblanket.planning.handout:write_handout", without=("fence_km", "budget"))
 
 
 def report(
@@ -317,14 +313,42 @@ def report(
     *,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder to write to.", show_default=False)],
     roads: Annotated[Path | None, typer.Option(help="The roads that it was built with; a lattice needs none.")] = None,
+    for_: Annotated[
+        str | None,
+        typer.Option("--for", metavar="READER", help="Instead, one sheet of paper to hand on: drivers or officer."),
+    ] = None,
+    fence: Annotated[
+        float | None, typer.Option(help="With --for: radius of the fences around homes, km.", min=0.1, max=10)
+    ] = None,
+    ledger: Annotated[
+        Path | None, typer.Option(help="With --for: a ledger, for its budget.", show_default=False)
+    ] = None,
+    set_: Annotated[list[str] | None, _REPORT.option] = None,
     overwrite: options.Overwrite = False,
 ) -> None:
-    """Report on a bundle: maps, losses, sizes, and the promise in plain words; the bundle is verified on the way."""
+    """Report on a bundle: maps, losses, sizes, and the promise in plain words; the bundle is verified on the way.
+
+    With --for: one page that prints on a sheet of A4, also as PDF where Chromium is installed.
+    """
     from geoblanket.build.report import write_build_report, write_lattice_report
     from geoblanket.mechanism.bundle.storage import LatticeBundle, load_bundle
 
-    options.check_folder(out, "report.html", overwrite=overwrite)
+    if for_ is None and (fence is not None or ledger is not None or set_):
+        raise ParameterError("--fence, --ledger and --set are for a page to hand on. Add --for drivers or officer.")
+    options.check_folder(out, "report.html" if for_ is None else f"{for_}.html", overwrite=overwrite)
     bundle = load_bundle(file)
+    if for_ is not None:
+        from geoblanket.planning.handout import write_handout
+        from geoblanket.release.ledger import Ledger
+
+        budget = None
+        if ledger is not None:
+            with closing(Ledger.open(ledger, **options.sealing())) as opened:
+                budget = opened.budget
+        settings = _REPORT.read(set_)
+        files = write_handout(bundle, out, reader=for_, fence_km=fence, budget=budget, **settings)  # type: ignore[arg-type]  # checked there
+        say(f"Written: {', '.join(map(str, files))}.{' There is no Chromium, so no PDF.' * (len(files) == 1)}")
+        return
     if isinstance(bundle, LatticeBundle):
         page = write_lattice_report(bundle, out, title=file.name, roads=roads)
     elif roads is not None:

@@ -15,8 +15,6 @@ from geoblanket.errors import ParameterError
 if TYPE_CHECKING:
     from geoblanket.traces.summary import ImportSummary
 
-__all__ = ["city", "match", "roads_app", "traces_app"]
-
 traces_app = typer.Typer(help="GPS traces: import and inspect.", no_args_is_help=True)
 roads_app = typer.Typer(help="Road networks: import, inspect, cut into zones, export.", no_args_is_help=True)
 
@@ -139,7 +137,7 @@ def describe_traces(
     *,
     json: JsonOption = False,
 ) -> None:
-    """Show what a table of traces holds; three figures are the 5 %, 50 % and 95 % quantiles."""
+    """Show what a table of traces holds. Groups of three figures are the 5 %, 50 % and 95 % quantiles."""
     from geoblanket.traces.table import describe_traces as describe
 
     print_result(f"Traces in {file}", describe(file), json=json)
@@ -245,7 +243,7 @@ def export_roads(
 def cut_zones(
     file: FileArgument,
     *,
-    max_places: Annotated[int, typer.Option(min=1, help="The most places of a zone.")] = 200,
+    max_places: Annotated[int, typer.Option(min=1, help="Largest number of places in a zone.")] = 200,
     spacing: options.Spacing = 0.0,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="The table of zones to write (.parquet).")

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from geoblanket.release.fence import Fence
     from geoblanket.release.ledger import Ledger
 
-__all__ = ["fence_app", "ledger_app", "perturb"]
-
 ledger_app = typer.Typer(
     help="""The durable budget of a device.
 
@@ -37,7 +35,9 @@ fence_app = typer.Typer(help="Hide a home, or any other place, for good.", no_ar
 
 FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="The ledger.")]
 LedgerOption = Annotated[Path, typer.Option(metavar="FILE", help="The ledger of the device.", show_default=False)]
-VehicleOption = Annotated[str, typer.Option(help="The vehicle, in a ledger of several.", show_default="the only one")]
+VehicleOption = Annotated[
+    str, typer.Option(help="The vehicle, if the ledger has several.", show_default="the only one")
+]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def perturb(
     overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
-    """Perturb walks or traces in bulk, or locations as they come: a report for each. Every report spends budget."""
+    """Perturb walks or traces in bulk, or locations as they come. Every report spends budget."""
     settings = _PERTURB.read(set_)
     if (walks is not None) + (traces is not None) + stream != 1:
         raise ParameterError("Give either --walks or --traces or --stream.")
@@ -263,8 +263,10 @@ def add(
     radius_km: Annotated[
         float, typer.Option(help="How far the centre may lie from the place, km, .1 to 10.", show_default=False)
     ],
-    margin_m: Annotated[float, typer.Option(help="What belongs to the place, metres around it.")] = 300.0,
-    name: Annotated[str, typer.Option(help="How you tell it from others.")] = "home",
+    margin_m: Annotated[
+        float, typer.Option(help="Reports from within this distance of the place are hidden too, metres.")
+    ] = 300.0,
+    name: Annotated[str, typer.Option(help="A name for the fence.")] = "home",
     vehicle: VehicleOption = "",
 ) -> None:
     """Draw a fence around a place, once. The place is asked for, or read from standard input, and not kept.
@@ -345,7 +347,7 @@ def import_fences(
     ledger: LedgerOption,
     vehicle: VehicleOption = "",
 ) -> None:
-    """Take over the fences of another device."""
+    """Import the fences of another device."""
     from geoblanket.release.fence import read_fences
 
     fences = read_fences(file)

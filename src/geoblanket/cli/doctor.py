@@ -19,8 +19,6 @@ from geoblanket._lazy import MODULES_OF_EXTRA
 from geoblanket.cli._output import JsonOption, print_json, print_table
 from geoblanket.errors import GeoblanketError, LedgerError
 
-__all__ = ["doctor"]
-
 _BASE: Final = ("numpy", "typer", "rich")
 _YEARS: Final = range(2025, 2100)
 
@@ -37,7 +35,7 @@ class Check:
 
 def doctor(
     folder: Annotated[
-        Path, typer.Argument(metavar="[FOLDER]", help="Where a ledger is to live: one is made, tried and removed.")
+        Path, typer.Argument(metavar="[FOLDER]", help="The folder for a ledger: one is made there, tried and removed.")
     ] = Path(),
     *,
     json: JsonOption = False,

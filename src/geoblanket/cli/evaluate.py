@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from geoblanket.lab.evaluate.city_data import CityFiles
     from geoblanket.lab.evaluate.experiment import Experiment
 
-__all__ = ["evaluate_app"]
-
 evaluate_app = typer.Typer(
     help="Compare mechanisms: utility, leakage and attacks; the paper's experiments.",
     invoke_without_command=True,
@@ -76,7 +74,7 @@ def evaluate(
     experiment: Annotated[
         list[str],
         typer.Option(
-            metavar="NAME|FILE.toml", help="What to compare; may be given several times. `help` lists the names."
+            metavar="NAME|FILE.toml", help="What to compare; can be given several times. `help` lists the names."
         ),
     ] = ["quick"],  # noqa: B006 - Typer reads it, and nothing changes it
     method: Annotated[

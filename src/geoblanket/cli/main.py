@@ -15,8 +15,6 @@ from geoblanket import __version__
 from geoblanket._lazy import explain_missing
 from geoblanket.errors import GeoblanketError
 
-__all__ = ["app", "main"]
-
 _CONTENTS = {
     "Start here": {
         "city": "Make a synthetic city: roads, traces, and the truth.",

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from geoblanket.tracking.motion_model import MotionModel
     from geoblanket.tracking.tracker import Tracker
 
-__all__ = ["NOT_IN_TABLE", "learn", "model", "model_facts", "sample", "track"]
-
 NOT_IN_TABLE = ("learned", "training", "ledger")
 """Facts of a model that are for scripts."""
 _SPACING_M = 250.0

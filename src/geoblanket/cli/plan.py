@@ -1,7 +1,8 @@
-"""`geoblanket plan`: which ε, how often and which fence, for what an hour, a report and a home may tell."""
+"""`geoblanket plan`: which ε, how often and which fence, for wishes in metres and chances."""
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,33 +14,39 @@ from geoblanket.cli._settings import Settings
 from geoblanket.errors import ParameterError
 
 if TYPE_CHECKING:
-    from geoblanket.planning.search import Plan, Rated
-
-__all__ = ["plan"]
+    from geoblanket.planning.plan import Plan, Rated
+    from geoblanket.planning.schedules import Schedule
 
 _PLAN = Settings(
+    "geoblanket.planning.wishes:Wishes",
     "geoblanket.planning.search:make_plan",
     "geoblanket.planning.on_the_road:Judges.of_roads",
-    without=("home_m", "walks"),
+    without=("home_m", "apart_m", "sure", "for_s", "road_m", "wishes", "walks"),
 )
+
+
+_METRES = partial(typer.Option, metavar="METRES")
+_Home = Annotated[
+    str | None,
+    _METRES(help="How far off a home an attacker must stay after a month of nights: 350m/month.", show_default="570m"),
+]
+_Apart = Annotated[str | None, _METRES(help="How far apart two places are, for --sure.", show_default="100m")]
+_Sure = Annotated[
+    str | None, typer.Option(metavar="SHARE", help="How often the best guess between both may be right: 70%.")
+]
+_For = Annotated[
+    str | None, typer.Option("--for", metavar="TIME", help="How long they differ: 15min, 8h.", show_default="1h")
+]
+_Road = Annotated[str | None, _METRES(help="How far off the recipient may be on the road, on average: 500m.")]
 
 
 def plan(
     *,
-    hour: Annotated[
-        float | None, typer.Option(help="What an hour on the road may cost, ε per km.", show_default="no limit")
-    ] = None,
-    report: Annotated[
-        float | None, typer.Option(help="What one report may cost, ε per km.", show_default="no limit")
-    ] = None,
-    home: Annotated[
-        float,
-        typer.Option(
-            "--home",
-            "--home-m",
-            help="How far off an attacker who sees nights only must stay of a home after a month of them, metres.",
-        ),
-    ] = 570.0,
+    home: _Home = None,
+    apart: _Apart = None,
+    sure: _Sure = None,
+    for_: _For = None,
+    road: _Road = None,
     roads: options.MaybeRoads = None,
     walks: options.MaybeWalks = None,
     model: Annotated[Path | None, typer.Option(metavar="FILE", help="Or a motion model, instead of roads.")] = None,
@@ -50,12 +57,18 @@ def plan(
 ) -> None:
     """Choose how a vehicle should report: which ε, how often, and which fence around a home.
 
-    Give what an hour on the road or one report may cost at most. Schedules within these budgets are tried on trips, and
-    a tracker follows the reports: all figures are estimates by simulation.
+    Say what you wish: how far off a home stays, how often a guess may be right (70 % without a wish for the road), how
+    near the recipient must be. First figures come at once. Then schedules are tried on trips, and a tracker follows
+    the reports.
     """
+    from geoblanket.mechanism.lattice.making import Area
     from geoblanket.planning.on_the_road import Judges
-    from geoblanket.planning.schedules import Budgets, fence_km
-    from geoblanket.planning.search import commands, in_words, make_plan, plan_facts
+    from geoblanket.planning.plan import commands, in_words, plan_facts
+    from geoblanket.planning.schedules import every
+    from geoblanket.planning.search import make_plan
+    from geoblanket.planning.wishes import Wishes
+    from geoblanket.roads.graph import RoadGraph
+    from geoblanket.tracking.motion_model import MotionModel
 
     settings = _PLAN.read(set_)
     options.check_outputs(picture=picture, overwrite=overwrite)
@@ -63,14 +76,19 @@ def plan(
         raise ParameterError("Give either --roads or --model.")
     if model is not None and (walks is not None or "spacing_m" in settings):
         raise ParameterError("--walks and spacing_m need --roads: a motion model has its own places.")
-    budgets = Budgets(hour=hour, report=report)
-    fence_km(home)  # refused before the work, not after it
+    wishes = Wishes.read(home=home, apart=apart, sure=sure, for_=for_, road=road, more=settings.of(Wishes))
+    city: RoadGraph | MotionModel = MotionModel.load(model) if model is not None else RoadGraph.load(str(roads))
+    corners = (city.lat.min(), city.lon.min(), city.lat.max(), city.lon.max())
+    first = make_plan(Area(*map(float, corners)), wishes)
+    guess = f"Two places {wishes.apart_m:,g} m apart are told apart {_right(first, first.schedule)} times in 100"
+    say(f"First figures: {first.headline} {guess} after {every(wishes.for_s)} on the road.")
+    say("The error on the road is now simulated, and decides how often to report.\n")
     with progress_bars() as progress:
-        if roads is not None:
-            judges = Judges.of_roads(roads, walks=walks, progress=progress, **settings.of(Judges.of_roads))
-        elif model is not None:
-            judges = Judges.of_model(model, **settings.of(Judges.of_model))
-        made = make_plan(judges, budgets, home_m=home, progress=progress, **settings.of(make_plan))
+        if isinstance(city, RoadGraph):
+            judges = Judges.of_roads(city, walks=walks, progress=progress, **settings.of(Judges.of_roads))
+        else:
+            judges = Judges.of_model(city, **settings.of(Judges.of_model))
+        made = make_plan(judges, wishes, progress=progress, **settings.of(make_plan))
     road_file, program = None if roads is None else str(roads), _program()
     if json:
         print_json(plan_facts(made, roads=road_file, program=program, folder=Path()))
@@ -81,7 +99,7 @@ def plan(
         typer.echo("To do so:")
         for command in commands(made, roads=road_file, program=program, folder=Path()):
             typer.echo(f"  {command}")
-    say(f"Estimates, by simulation. {made.judged_by}")
+    say(f"Errors on the road are estimates, by simulation. {made.judged_by}")
     if picture is not None:
         from geoblanket.planning.picture import plan_figure
 
@@ -99,15 +117,21 @@ def _program() -> str:
 
 def _print_tables(made: Plan) -> None:
     from geoblanket.planning.on_the_road import RADII_M
+    from geoblanket.planning.plan import radius_in_words
     from geoblanket.planning.schedules import every
-    from geoblanket.planning.search import radius_in_words
 
+    if made.outcomes:
+        print_table(
+            "Your wishes",
+            [(each.asked_in_words, each.got_in_words, "yes" if each.kept else "no") for each in made.outcomes],
+            header=("asked", "this plan", "kept"),
+        )
     print_table(
-        "The best within the budgets",
-        [_candidate(rated, tied=len(made.tied) > 1 and rated in made.tied) for rated in made.candidates],
-        header=("ε", "every", "error on the road", "a report", "an hour"),
+        "Schedules that were tried",
+        [_candidate(made, rated) for rated in made.candidates],
+        header=("ε", "every", "error on the road", "guess right", "an hour"),
     )
-    columns = (made.recommended.road.within, made.no_report_road.within)
+    columns = [each.within for each in (made.road, made.no_report_road) if each is not None]
     print_table(
         "How often a recipient is within, on the road",
         [(radius_in_words(radius), *(f"{within[radius]:.0%}" for within in columns)) for radius in RADII_M],
@@ -118,11 +142,11 @@ def _print_tables(made: Plan) -> None:
     intervals = sorted({rated.schedule.interval_s for rated in made.grid})
     cells = {(rated.schedule.epsilon, rated.schedule.interval_s): rated for rated in made.grid}
     print_table(
-        "Error on the road, and what an hour costs",
+        "Error on the road, and how often a guess is right in 100",
         [
             (
                 f"ε = {epsilon:g}",
-                *(f"{cells[epsilon, each].road.error_m:,.0f} m ({cells[epsilon, each].schedule.hour:g})"
+                *(f"{cells[epsilon, each].road.error_m:,.0f} m ({_right(made, cells[epsilon, each].schedule)})"
                   for each in intervals),
             )
             for epsilon in sorted({rated.schedule.epsilon for rated in made.grid})
@@ -131,14 +155,21 @@ def _print_tables(made: Plan) -> None:
     )  # fmt: skip
 
 
-def _candidate(rated: Rated, *, tied: bool) -> tuple[str, ...]:
+def _right(made: Plan, schedule: Schedule) -> int:
+    from geoblanket.mechanism.certainty import times_in_100
+
+    return times_in_100(made.right_with(schedule))
+
+
+def _candidate(made: Plan, rated: Rated) -> tuple[str, ...]:
     from geoblanket.planning.schedules import every
 
     schedule, road = rated.schedule, rated.road
+    tied = len(made.tied) > 1 and rated in made.tied
     return (
         f"{schedule.epsilon:g}",
         every(schedule.interval_s),
         f"{'tied: ' if tied else ''}{road.error_m:,.0f} ± {road.standard_error_m:.0f} m",
-        f"{schedule.report:g}",
-        f"{schedule.hour:g}",
+        f"{_right(made, schedule)} in 100",
+        f"{schedule.hour:g} per km",
     )

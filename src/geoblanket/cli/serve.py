@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from geoblanket.serve.service.receiver import Receiver
     from geoblanket.serve.service.report import ReportWorker
 
-__all__ = ["gateway", "serve"]
-
 _GATEWAY_CONFIG = Path("gateway.toml")
 
 

@@ -28,21 +28,6 @@ from geoblanket.mechanism.repairer import repair
 from geoblanket.mechanism.solver.highs import LARGEST_RATIO, MOST_CONSTRAINTS, run_highs
 from geoblanket.mechanism.verifier import DENOMINATOR
 
-__all__ = [
-    "MOST_PLACES",
-    "Peaks",
-    "add_columns",
-    "best_replacements",
-    "const_opt",
-    "constant",
-    "exponential",
-    "peaks",
-    "planar_laplace",
-    "remap",
-    "tight_constraints",
-    "truncated_exponential",
-]
-
 _LARGEST_FACTOR = 2**20
 _HALVINGS = 40
 _CROSSINGS_AT_ONCE = 1 << 17  # a megabyte, which stays in the processor's cache

@@ -17,8 +17,6 @@ from geoblanket._arrays import Floats, Ints
 from geoblanket.tracking.learning import find_keys
 from geoblanket.tracking.motion_model import MotionModel
 
-__all__ = ["ChainCells", "Runs", "regions"]
-
 _TURNS: Final = 4
 """Number of classes of angles, from straight on to back."""
 _DISTANCES: Final = np.array([0.04, 1.2, 1.8, 2.4, 3.2, 4.4, 6.0])

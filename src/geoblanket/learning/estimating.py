@@ -18,8 +18,6 @@ from geoblanket.learning.chain_cells import ChainCells, regions
 from geoblanket.learning.unit_counts import RUNS, in_squares
 from geoblanket.tracking.motion_model import MotionModel, TripShape
 
-__all__ = ["NoisyCounts", "estimated", "normalised", "raked", "shrunk", "summed"]
-
 _FACTORS: Final = np.exp(np.linspace(-np.log(64), np.log(64), 33))
 _USUAL_FACTORS: Final = (
     np.exp(-((np.log(_FACTORS) / 0.5) ** 2) / 2) / np.exp(-((np.log(_FACTORS) / 0.5) ** 2) / 2).sum()

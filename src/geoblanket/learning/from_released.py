@@ -34,8 +34,6 @@ from geoblanket.tracking.motion_model import MotionModel
 from geoblanket.tracking.observation import observations_of
 from geoblanket.tracking.released import ReleasedRows, ReleasedTable
 
-__all__ = ["DEFAULT_ROUNDS", "learn_from_released"]
-
 DEFAULT_ROUNDS: Final = 8
 _SILENCE_S: Final = 300.0
 """After a longer time without a report, a new trip starts, seconds."""

@@ -21,18 +21,6 @@ from geoblanket._display import Progress, silent
 from geoblanket._training import PrivatePart, Unit
 from geoblanket.errors import MissingExtraError, ParameterError, RandomnessError
 
-__all__ = [
-    "BOUND",
-    "FEWEST_UNITS",
-    "LARGEST_EPSILON",
-    "MOST_UNITS",
-    "TrainingBudget",
-    "check_delta",
-    "largest_affordable",
-    "noisy",
-    "require_opendp",
-]
-
 BOUND: Final = 1 << 16
 """The Euclidean length of one unit's counts, as whole numbers: 1 is 65,536."""
 LARGEST_EPSILON: Final = 64.0

@@ -38,8 +38,6 @@ from geoblanket.roads.places import Places
 from geoblanket.tracking.learning import learn_motion
 from geoblanket.tracking.motion_model import LONGEST_MEMORY, MotionModel
 
-__all__ = ["learn_privately", "with_noise"]
-
 _RULES: Final = {
     1: "only the present place matters",
     2: "the last two places matter everywhere",

@@ -30,8 +30,6 @@ from geoblanket._untrusted import read_object
 from geoblanket.errors import BudgetError, InputError, LedgerError, ParameterError
 from geoblanket.learning.noise import TrainingBudget, largest_affordable
 
-__all__ = ["TOTAL_EPSILON", "Learning", "Spent", "TrainingAccount", "TrainingLedger"]
-
 TOTAL_EPSILON: Final = 8.0
 """The default total ε of all learnings from the same walks."""
 _FORMAT: Final = "geoblanket training ledger 1"

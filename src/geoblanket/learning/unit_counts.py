@@ -28,8 +28,6 @@ from geoblanket.learning.noise import BOUND
 from geoblanket.mobility.walks import walk_batches
 from geoblanket.tracking.motion_model import HOURS, LENGTH_BINS, length_bin
 
-__all__ = ["RUNS", "UNITS_SHARE", "UnitCounts", "UnitWalks", "counted", "in_squares", "kinds_of", "split_budget"]
-
 _STEPS_AT_ONCE: Final = 16_000_000
 """Steps that are counted in one pass: more steps need more passes, not more memory."""
 _LONGEST_RUN: Final = 4

@@ -18,8 +18,6 @@ from geoblanket._arrays import Floats, Indices
 from geoblanket._display import counted, short_repr
 from geoblanket.errors import ParameterError
 
-__all__ = ["FunctionLoss", "KnownLoss", "LossTable", "PlaceLoss", "TableLoss", "check_places"]
-
 
 @checked
 @dataclass(frozen=True, eq=False)

@@ -33,8 +33,6 @@ from geoblanket.roads.distances import Weight
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places
 
-__all__ = ["NearestVehicle", "StraightLine", "TravelCost"]
-
 
 @checked
 @dataclass(frozen=True, eq=False)

@@ -30,8 +30,6 @@ from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places
 from geoblanket.roads.simplification import in_largest_part
 
-__all__ = ["Effort", "TaskPrior", "check_roads", "mean_difference"]
-
 _SUM_TOLERANCE = 1e-9
 _LARGEST_NODE = 2**31 - 1  # what 32 bits hold
 

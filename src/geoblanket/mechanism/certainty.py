@@ -38,8 +38,6 @@ from geoblanket._arrays import Floats
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.mechanism import Mechanism
 
-__all__ = ["LARGEST_LOSS", "LOSSES", "Certainty", "LossCurve", "ReportSource", "certainty", "compose", "times_in_100"]
-
 LARGEST_LOSS: Final = 40.0
 """Beyond it the guess is taken to be always right."""
 _SMALLEST_LOSS: Final = 1e-4

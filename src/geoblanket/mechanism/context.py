@@ -34,8 +34,6 @@ from geoblanket.mechanism.metric import Metric, as_numbers
 from geoblanket.mechanism.problem import NEVER_MM, Problem, check_prior
 from geoblanket.mechanism.row_distances import RowTree, row_distances
 
-__all__ = ["ContextProblem", "ContextVariable", "contextual_problem"]
-
 _MOST_HISTORIES: Final = 10**6
 """Secrets times contexts: the prior and the loss name them all."""
 _MOST_ROWS: Final = 5_000

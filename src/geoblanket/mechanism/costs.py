@@ -13,18 +13,6 @@ from typing import Final, NamedTuple, Protocol
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.problem import NEVER_MM
 
-__all__ = [
-    "HOUR_S",
-    "LARGEST_EPSILON",
-    "NIGHT_S",
-    "SMALLEST_EPSILON",
-    "Costs",
-    "Counted",
-    "check_epsilon",
-    "times_counted",
-    "weight_in_micro",
-]
-
 LARGEST_EPSILON: Final = 20.0
 """The largest ε that is made, and that devices accept by default, per kilometre: a report is off by 100 m."""
 SMALLEST_EPSILON: Final = 0.01

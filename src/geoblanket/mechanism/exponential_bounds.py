@@ -42,9 +42,6 @@ import numpy as np
 
 from geoblanket._arrays import Floats, Ints
 
-__all__ = ["CAP_BITS", "MAX_EPSILON_MICRO", "ONE_BITS", "ExponentialBounds", "bounds_for"]
-
-
 ONE_BITS: Final = 96
 """A bound p stands for the number p / 2^96."""
 CAP_BITS: Final = 64

@@ -23,15 +23,6 @@ from geoblanket._arrays import Floats, Indices, Ints
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.row_distances import NO_MORE, RowTree
 
-__all__ = [
-    "COSINE_UNIT",
-    "HALF_TURN_E7",
-    "NOWHERE_E7",
-    "HistoryTable",
-    "cosine",
-    "squared_distance",
-]
-
 _BLOCK: Final = 1 << 20
 """Distances of places to listed ones that are computed at a time."""
 COSINE_UNIT: Final = 2.0**-20

@@ -52,9 +52,6 @@ from geoblanket.mechanism.history_table import cosine
 from geoblanket.mechanism.problem import NEVER_MM
 from geoblanket.mechanism.row_distances import NEAR_PAIRS
 
-__all__ = ["PlacesOfCity", "RuleTree", "first_too_far"]
-
-
 _TURN_E7: Final = 3_600_000_000
 _BLOCK: Final = 1 << 20
 """Numbers in memory at a time."""

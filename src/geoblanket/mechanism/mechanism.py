@@ -20,9 +20,6 @@ from geoblanket.mechanism.verifier import DENOMINATOR, Certificate, verify
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Mechanism"]
-
-
 _MOST_DRAWN: Final = 1_000_000  # probabilities in a notebook's picture
 _MM_PER_KM: Final = 10**6
 

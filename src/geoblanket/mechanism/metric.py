@@ -30,8 +30,6 @@ from geoblanket._geodesy import haversine_m
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.problem import NEVER_MM, check_distances
 
-__all__ = ["FARTHEST", "MILLION", "Metric", "as_numbers", "shortest_paths", "weighted", "whole_millionths"]
-
 MILLION: Final = 10**6
 _DEGREE_E7: Final = 1e-7
 _FLOAT_ERROR: Final = 1e-3

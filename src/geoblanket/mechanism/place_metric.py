@@ -27,8 +27,6 @@ from geoblanket._geodesy import local_metres
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.metric import Metric, whole_millionths
 
-__all__ = ["GREAT_CIRCLE", "MOST_PLACES", "NAMES", "ROAD", "PlaceMetric", "check_count", "checked_name", "unit_of"]
-
 GREAT_CIRCLE: Final = "great circle"
 ROAD: Final = "road"
 MOST_PLACES: Final = 4000

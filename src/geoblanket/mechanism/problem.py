@@ -23,9 +23,6 @@ from geoblanket._display import counted, short_repr
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.exponential_bounds import MAX_EPSILON_MICRO
 
-__all__ = ["INFINITE_ETA_MM", "NEVER_MM", "Problem", "check_distances", "check_prior", "epsilon_in_micro", "kilometres"]
-
-
 NEVER_MM: Final = 2**63 - 1
 """The distance, in millimetres, of two rows that are never constrained (`inf` kilometres)."""
 INFINITE_ETA_MM: Final = 2**63 - 2

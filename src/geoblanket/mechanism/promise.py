@@ -18,26 +18,6 @@ from geoblanket.mechanism.certainty import Certainty, ReportSource, compose, tim
 from geoblanket.mechanism.costs import HOUR_S, NIGHT_S, Costs
 from geoblanket.mechanism.lattice.limit import limit_km
 
-__all__ = [
-    "DISCLOSED",
-    "DISCLOSED_BY_HOLD",
-    "DISCLOSED_BY_LATTICE",
-    "DISTANCES_KM",
-    "HOME_M_PER_KM",
-    "AtRest",
-    "Errors",
-    "Promise",
-    "fenced_in_words",
-    "fenced_m",
-    "found_km",
-    "hour_in_words",
-    "laplace_errors",
-    "learned_in_words",
-    "odds",
-    "odds_in_words",
-    "times_in_words",
-]
-
 DISTANCES_KM: Final = (0.1, 0.5, 1.0)
 DISCLOSED: Final = "the zone, the regime, and when a report was made"
 """What a report from a zone tells besides its output."""
@@ -142,7 +122,7 @@ def fenced_in_words(radius_km: float, delta: float) -> str:
     """
     return (
         "Reports from inside tell nothing more about the place, however many there are. An attacker who sees nights "
-        f"only stays about {_two_digits(fenced_m(radius_km))} off, after any number of nights. Two places 100 m apart: "
+        f"only stays about {two_digits(fenced_m(radius_km))} off, after any number of nights. Two places 100 m apart: "
         f"right {times_in_100((1 + delta) / 2)} times in 100, once for life (50 would be chance; δ = {100 * delta:.1f} "
         "%). The ways in and out still tell something: a larger fence tells less."
     )
@@ -179,7 +159,7 @@ class AtRest:
 
     def in_words(self) -> str:
         """Return how near reports lead after a stay and after nights, and what they cost, for people."""
-        found = {name: _two_digits(metres) for name, metres in self.found_m.items()}
+        found = {name: two_digits(metres) for name, metres in self.found_m.items()}
         cost = {name: f"{round(n * self.night_cost, 6):,g} per km" for name, n in _NIGHTS.items()}
         stay = (
             f"A stay costs one report, however long: a recipient of all reports is about {found['hour']} off "
@@ -190,7 +170,7 @@ class AtRest:
         )
         return (
             f"{stay} After a week of nights the recipient is {found['week']} off ({cost['week']}), after a month "
-            f"{found['month']} ({cost['month']}). A fence of 1 km keeps a home about {_two_digits(fenced_m(1))} off, "
+            f"{found['month']} ({cost['month']}). A fence of 1 km keeps a home about {two_digits(fenced_m(1))} off, "
             "however many nights are seen. Knowledge of streets and habits brings a guess nearer."
         )
 
@@ -424,5 +404,6 @@ def _metres(metres: float) -> str:
     return f"{metres:.3g} m" if metres < 100 else f"{metres:,.0f} m"
 
 
-def _two_digits(metres: float) -> str:
+def two_digits(metres: float) -> str:
+    """Return a distance to two digits that count, with its unit."""
     return f"{float(f'{metres:.2g}'):,g} m"

@@ -44,9 +44,6 @@ from geoblanket.errors import ParameterError
 from geoblanket.mechanism.exponential_bounds import bounds_for
 from geoblanket.mechanism.problem import Problem
 
-__all__ = ["Repaired", "repair"]
-
-
 _DENOMINATOR: Final = 2**62
 _RESERVE: Final = 2**32  # of 2^62: room for the added weights of a good start, 1e-9 of the probability
 _LEAST_TOTAL: Final = 2**40  # with less left of the input, it is not worth keeping

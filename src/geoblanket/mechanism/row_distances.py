@@ -30,8 +30,6 @@ from geoblanket._arrays import Bools, Floats, Indices, Ints
 from geoblanket.mechanism.metric import FARTHEST, Metric, weighted, whole_millionths
 from geoblanket.mechanism.problem import NEVER_MM
 
-__all__ = ["NEAR_PAIRS", "NO_MORE", "RowTree", "row_distances"]
-
 NEAR_PAIRS: Final = 1 << 20
 """Pairs of values whose distance is looked at; of variables with more than about 1,000 values, only near ones are."""
 NO_MORE: Final = -2

@@ -19,18 +19,6 @@ import numpy as np
 from geoblanket._arrays import Ints
 from geoblanket.errors import RandomnessError
 
-__all__ = [
-    "WORD_BITS",
-    "draw",
-    "draw_cumulative",
-    "draw_many",
-    "outputs_of_words",
-    "random_below",
-    "random_word",
-    "random_words",
-]
-
-
 WORD_BITS: Final = 62
 
 _CHUNK = 1 << 20  # draws at a time, so that the memory for words stays bounded

@@ -34,9 +34,6 @@ from geoblanket._display import card, counted, short_repr
 from geoblanket.errors import GuaranteeViolation, MechanismError
 from geoblanket.mechanism.exponential_bounds import MAX_EPSILON_MICRO, ONE_BITS, ExponentialBounds, bounds_for
 
-__all__ = ["DENOMINATOR", "Certificate", "components", "verify"]
-
-
 DENOMINATOR: Final = 2**62
 """A weight w stands for the probability w / 2^62."""
 

@@ -12,8 +12,6 @@ from geoblanket._geodesy import local_degrees, local_metres
 from geoblanket.errors import InputError
 from geoblanket.roads.graph import RoadGraph
 
-__all__ = ["Candidates", "EdgeIndex", "EdgeLines"]
-
 _BLOCK_POINTS = 4096
 """Points searched at once, so that their data stays within the processor's cache."""
 _ROW = 1 << 31

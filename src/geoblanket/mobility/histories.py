@@ -28,18 +28,6 @@ from geoblanket.errors import ParameterError
 from geoblanket.mobility.walks import Part, Split, scan_walks_between, split_walks, walk_batches
 from geoblanket.roads.places import Places
 
-__all__ = [
-    "LONGEST_PAST",
-    "Distributions",
-    "HistoryCounts",
-    "RegimeHours",
-    "Steps",
-    "backed_off",
-    "collect_steps",
-    "count_histories",
-    "near_places",
-]
-
 LONGEST_PAST: Final = 3
 """Γ: the largest number of earlier places in a history."""
 

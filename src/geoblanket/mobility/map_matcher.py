@@ -24,16 +24,6 @@ from geoblanket.mobility.edge_index import Candidates, EdgeIndex
 from geoblanket.mobility.routes import RouteFinder
 from geoblanket.roads.graph import RoadGraph
 
-__all__ = [
-    "MapMatcher",
-    "MatchOptions",
-    "MatchedPoints",
-    "Method",
-    "Sequences",
-    "begins_by_gap",
-    "cheapest_states",
-]
-
 _MOST_CANDIDATES = 100
 """A candidate's number is kept in a signed byte."""
 _BLOCK_TRANSITIONS = 1 << 19

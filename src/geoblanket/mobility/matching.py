@@ -29,16 +29,6 @@ from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
 from geoblanket.traces.table import scan_traces, write_traces
 
-__all__ = [
-    "MatchSummary",
-    "Method",
-    "clock_ticks",
-    "match_traces",
-    "positions_between",
-    "positions_on_roads",
-    "snap_points",
-]
-
 _CHUNK_POINTS = 250_000
 """Points matched at once, in whole trips."""
 _SECONDS_PER_POINT: dict[Method, float] = {"hmm": 2e-5, "nearest": 2e-6}

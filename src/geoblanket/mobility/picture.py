@@ -15,8 +15,6 @@ from geoblanket.errors import InputError
 from geoblanket.mobility.walks import MatchedWalks
 from geoblanket.roads.picture import draw_heat, map_figure
 
-__all__ = ["draw_walks"]
-
 _WALK_COLOURS = ("#2f4b9b", "#8c2f63", "#1d6f54", "#3c4048")
 
 

@@ -18,8 +18,6 @@ from geoblanket._arrays import Floats, Indices, Ints, Positions, Singles
 from geoblanket.roads.distances import distances_within, weight_matrix
 from geoblanket.roads.graph import RoadGraph
 
-__all__ = ["RouteFinder"]
-
 _Nodes = npt.NDArray[np.integer]
 
 _LEAST_BITS = 6

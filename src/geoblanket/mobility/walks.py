@@ -23,20 +23,6 @@ from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
 
-__all__ = [
-    "WALKS_SCHEMA",
-    "MatchedWalks",
-    "Part",
-    "Split",
-    "WalkParts",
-    "Walks",
-    "scan_walks",
-    "scan_walks_between",
-    "split_walks",
-    "walk_batches",
-    "write_walks",
-]
-
 WALKS_SCHEMA: dict[str, pl.DataType] = {
     "walk": pl.Int64(),
     "vehicle": pl.String(),

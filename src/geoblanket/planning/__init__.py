@@ -1,4 +1,4 @@
-"""From what an hour, a report and a home may tell to an ε, an interval and a fence."""
+"""From wishes in metres and chances to an ε, an interval and a fence."""
 
 from geoblanket._lazy import exported
 

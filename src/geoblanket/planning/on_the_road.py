@@ -39,18 +39,6 @@ from geoblanket.tracking.motion_model import MotionModel, Singles
 from geoblanket.tracking.observation import LaplaceObservations
 from geoblanket.tracking.synthetic_walks import DRAWN, PlaceDrawer, drive
 
-__all__ = [
-    "DEFAULT_TRIPS",
-    "LATTICE_SHARE",
-    "RADII_M",
-    "JudgedTrips",
-    "Judges",
-    "RoadErrors",
-    "TickErrors",
-    "laplace_m",
-    "tick_errors",
-]
-
 _LEAST_STEPS: Final = 5
 _LONGEST_STEPS: Final = 240
 """Longer trips are cut, because one of them would count like many."""

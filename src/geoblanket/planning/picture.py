@@ -1,4 +1,4 @@
-"""A picture of a plan: the error on the road by the cost of an hour, and how often a recipient is near."""
+"""A picture of a plan: the error on the road by how often a guess is right, and how often a recipient is near."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from geoblanket._picture import DASHED, FAINT, INK, new_figure, quiet, shown_figure
+from geoblanket.errors import ParameterError
 from geoblanket.planning.on_the_road import RADII_M
-from geoblanket.planning.schedules import every
-from geoblanket.planning.search import Plan, radius_in_words
-
-__all__ = ["plan_figure", "plot_plan"]
+from geoblanket.planning.plan import Plan, radius_in_words
+from geoblanket.planning.schedules import Schedule, every
 
 _SIZE_IN: Final = (10.5, 4.2)
 _BY_INTERVAL: Final = ("#1b3a6b", "#2f7dbd", "#43a9a3", "#9ac46a")
 _CHOSEN: Final = "#c8442d"
 _BARS: Final = ("#c8442d", "#d3d7dc")
+_WISHED: Final = "#e9f3e4"
 
 
 def plan_figure(plan: Plan) -> Figure:
@@ -32,45 +32,54 @@ def plot_plan(plan: Plan, *, ax: Axes | None) -> Axes:
     """Draw a plan for `Plan.plot`."""
     if ax is None:
         return _draw_both(shown_figure(width_in=_SIZE_IN[0], height_in=_SIZE_IN[1]), plan)
-    _draw_budgets(ax, plan)
+    _draw_choice(ax, plan)
     return ax
 
 
 def _draw_both(figure: Figure, plan: Plan) -> Axes:
     left, right = figure.subplots(1, 2, width_ratios=(1.15, 1))
-    _draw_budgets(left, plan)
+    _draw_choice(left, plan)
     _draw_shares(right, plan)
     axes: Axes = left
     return axes
 
 
-def _draw_budgets(axes: Axes, plan: Plan) -> None:
-    """Draw the error on the road over the cost of an hour."""
+def _draw_choice(axes: Axes, plan: Plan) -> None:
+    """Draw the error on the road over how often the best guess is right, and the wishes for both."""
+    if plan.road is None or plan.no_report_road is None:
+        raise ParameterError("Nothing was simulated, so there is nothing to draw. Plan with roads or a motion model.")
     quiet(axes)
+    wishes, schedule = plan.wishes, plan.schedule
+
+    def drawn(schedule: Schedule) -> float:
+        return 100 * plan.right_with(schedule)
+
+    blind = plan.no_report_road.error_m / 1000
+    if wishes.sure is not None or wishes.road_m is not None:
+        axes.fill_between(
+            [50, 100 * (wishes.sure or 1)], (wishes.road_m or 2000 * blind) / 1000, color=_WISHED, zorder=0,
+            label="what is wished for",
+        )  # fmt: skip
     intervals = sorted({rated.schedule.interval_s for rated in plan.grid})
     for colour, interval_s in zip(_BY_INTERVAL, intervals, strict=False):
         line = [rated for rated in plan.grid if rated.schedule.interval_s == interval_s]
-        hour, error = [rated.schedule.hour for rated in line], [rated.road.error_m / 1000 for rated in line]
-        axes.plot(hour, error, "o-", color=colour, markersize=4, linewidth=1.4, label=every(interval_s))
-    blind = plan.no_report_road.error_m / 1000
+        guess, error = [drawn(rated.schedule) for rated in line], [rated.road.error_m / 1000 for rated in line]
+        axes.plot(guess, error, "o-", color=colour, markersize=4, linewidth=1.4, label=every(interval_s))
     axes.axhline(blind, color=FAINT, linestyle=DASHED, linewidth=1)
     axes.annotate(
         "without any report", (0.99, blind), (0, 3), xycoords=("axes fraction", "data"), textcoords="offset points",
         ha="right", fontsize=7.5, color=INK,
     )  # fmt: skip
-    schedule, error_m = plan.recommended.schedule, plan.recommended.road.error_m / 1000
     axes.plot(
-        [schedule.hour], [error_m], "*", color=_CHOSEN, markersize=15, markeredgecolor="white", zorder=5,
-        label=f"the plan: {every(schedule.interval_s)}, ε = {schedule.epsilon:g}", linestyle="none",
+        [drawn(schedule)], [plan.road.error_m / 1000], "*", color=_CHOSEN, markersize=15, markeredgecolor="white",
+        zorder=5, label=f"the plan: {every(schedule.interval_s)}, ε = {schedule.epsilon:g}", linestyle="none",
     )  # fmt: skip
-    axes.set_xscale("log")
-    ticks = np.array([10, 30, 100, 300, 1000])
-    axes.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
-    axes.minorticks_off()
+    axes.set_xlim(50, 101)
     axes.set_ylim(0, 1.12 * blind)
-    axes.set_xlabel("an hour on the road costs, ε per km", fontsize=8.5, color=INK)
+    apart = f"{wishes.apart_m:,g} m apart, {wishes.for_s / 3600:.3g} h on the road"
+    axes.set_xlabel(f"the best guess is right, times in 100 ({apart}; 50: chance)", fontsize=8.5, color=INK)
     axes.set_ylabel("mean error on the road, km", fontsize=8.5, color=INK)
-    axes.set_title("What an hour buys, by the time between reports", loc="left", fontsize=9.5, color=INK)
+    axes.set_title("What a recipient and what an attacker knows", loc="left", fontsize=9.5, color=INK)
     axes.legend(
         frameon=False, fontsize=7.5, loc="upper right", bbox_to_anchor=(1, 0.88),
         title=f"a report every …, ε = {_listed(plan)} from left to right", title_fontsize=7.5, alignment="left",
@@ -85,9 +94,10 @@ def _draw_shares(axes: Axes, plan: Plan) -> None:
     """Draw how often a recipient is within some distances."""
     quiet(axes)
     axes.grid(visible=False, axis="x")
-    groups = (("with the plan", plan.recommended.road.within), ("without any report", plan.no_report_road.within))
+    errors = {"with the plan": plan.road, "without any report": plan.no_report_road}
+    groups = [(name, each.within) for name, each in errors.items() if each is not None]
     width = 0.8 / len(groups)
-    for number, ((name, within), colour) in enumerate(zip(groups, _BARS, strict=True)):
+    for number, ((name, within), colour) in enumerate(zip(groups, _BARS, strict=False)):
         place = np.arange(len(RADII_M)) + (number - (len(groups) - 1) / 2) * width
         shares = [100 * within[radius] for radius in RADII_M]
         axes.bar(place, shares, 0.92 * width, color=colour, label=name)

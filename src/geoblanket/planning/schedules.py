@@ -7,8 +7,7 @@ With hold (`geoblanket.release.hold`) a stay costs ε once, however long it is. 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -17,68 +16,8 @@ from geoblanket.errors import ParameterError
 from geoblanket.mechanism.costs import HOUR_S, LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon
 from geoblanket.mechanism.promise import HOME_M_PER_KM, fenced_m, found_km, laplace_errors
 
-__all__ = [
-    "HOME_M",
-    "HOUR_S",
-    "MONTH_NIGHTS",
-    "Budgets",
-    "Schedule",
-    "affordable",
-    "area_in_degrees",
-    "every",
-    "fence_km",
-    "round_down",
-    "round_up",
-    "schedule_by_distance",
-    "schedule_commands",
-]
-
 MONTH_NIGHTS: Final = 30
-HOME_M: Final = 570.0
-"""The default of an attacker's mean error about a home, metres: a fence of 1 km."""
 _FENCES_KM: Final = (0.1, 10.0)
-_LARGEST_BUDGET: Final = 1e6
-_SPOKEN: Final = {"hour": "an hour", "report": "a report"}
-
-
-@checked
-@dataclass(frozen=True)
-class Budgets:
-    """The largest costs of an hour on the road and of a report, ε per kilometre; None: no limit.
-
-    Examples
-    --------
-    >>> from geoblanket.planning import Budgets
-    >>> budgets = Budgets(hour=240)
-    >>> budgets.given()
-    {'hour': 240}
-    """
-
-    hour: float | None = None
-    """An hour on the road."""
-    report: float | None = None
-    """One report."""
-
-    def __post_init__(self) -> None:
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
-        if all(value is None for value in given.values()):
-            raise ParameterError("A plan needs a limit: give at least one of hour and report, ε per km.")
-        for name, value in given.items():
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            if value is not None and (not is_number or not 0 < value <= _LARGEST_BUDGET):
-                raise ParameterError(
-                    f"What {_SPOKEN[name]} may cost must be above 0 and at most {_LARGEST_BUDGET:,.0f} per km. Got "
-                    f"{value} instead."
-                )
-
-    def given(self) -> dict[str, float]:
-        """Return the limits that are set, by name."""
-        limits = {"hour": self.hour, "report": self.report}
-        return {name: limit for name, limit in limits.items() if limit is not None}
-
-    def times(self, factor: float) -> Budgets:
-        """Return all limits times a factor, up to the largest limit that is allowed."""
-        return Budgets(**{name: min(limit * factor, _LARGEST_BUDGET) for name, limit in self.given().items()})
 
 
 @checked
@@ -115,25 +54,6 @@ class Schedule:
     def found_m(self, returns: int) -> float:
         """Return an attacker's mean error about a place without a fence after some stays, metres."""
         return 1000 * found_km(self.epsilon, returns)
-
-    def within(self, budgets: Budgets) -> bool:
-        """Return whether all costs are within the budgets."""
-        pairs = ((self.hour, budgets.hour), (self.report, budgets.report))
-        return all(limit is None or cost <= limit * (1 + 1e-12) for cost, limit in pairs)
-
-
-def affordable(budgets: Budgets, *, intervals_s: Sequence[float]) -> Iterator[Schedule]:
-    """Yield, for each interval, the schedule with the largest ε within the budgets, rounded down to two digits.
-
-    A larger ε is never less useful, so smaller ones are not tried.
-    """
-    for interval_s in intervals_s:
-        limits = [LARGEST_EPSILON if budgets.report is None else budgets.report]
-        if budgets.hour is not None:
-            limits.append(budgets.hour / Schedule(1.0, interval_s).hour)
-        epsilon = round_down(min(limits))
-        if epsilon >= SMALLEST_EPSILON:
-            yield Schedule(epsilon, interval_s)
 
 
 def schedule_by_distance(off_km: float, *, interval_s: float) -> Schedule:
@@ -177,7 +97,8 @@ def fence_km(home_m: float) -> float:
 
 def every(seconds: float) -> str:
     """Return an interval in words."""
-    return f"{seconds:g} s" if seconds < 60 or seconds % 60 else f"{seconds / 60:g} min"
+    units = ((HOUR_S, "h"), (60, "min"), (1, "s"))
+    return next(f"{seconds / unit:g} {name}" for unit, name in units if seconds % unit == 0 or unit == 1)
 
 
 def schedule_commands(

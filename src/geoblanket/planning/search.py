@@ -1,242 +1,73 @@
-"""Find the best schedule within budgets, and the fence of a home.
+"""Find the schedule that keeps wishes: closed forms and certainty first, then the error on the road by simulation.
 
-For each interval, the candidate is the largest ε within the budgets. All candidates are judged by the same trips and
-draws. `in_words`, `commands` and `plan_facts` show the plan as sentences, commands and JSON values.
+For each interval, the candidate is the largest ε that keeps the wishes for privacy. All candidates are judged by the
+same trips and draws. With a wish for the road, every ε is then changed by one factor: the least that keeps the wish.
+The wishes for privacy come first: where both cannot be kept, the road gets what they allow.
 """
 
 from __future__ import annotations
 
 import math
-import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import Final
 
 import numpy as np
 
 from geoblanket._arguments import checked
-from geoblanket._display import Progress, card, short_repr, silent
-from geoblanket._lazy import companion
+from geoblanket._display import Progress, silent
 from geoblanket._workers import count_workers, run_tasks
-from geoblanket.build.city_lattice import HOLD_M
-from geoblanket.errors import ParameterError, UnmetPlanError
-from geoblanket.mechanism.costs import LARGEST_EPSILON
-from geoblanket.mechanism.lattice.lattice import Lattice
-from geoblanket.mechanism.lattice.making import Area, spec_over
-from geoblanket.mechanism.promise import AtRest, Promise, fenced_m
-from geoblanket.planning.on_the_road import (
-    JudgedTrips,
-    Judges,
-    RoadErrors,
-    TickErrors,
-    tick_errors,
-)
-from geoblanket.planning.schedules import (
-    HOME_M,
-    HOUR_S,
-    MONTH_NIGHTS,
-    Budgets,
-    Schedule,
-    affordable,
-    area_in_degrees,
-    every,
-    fence_km,
-    round_up,
-    schedule_commands,
-)
-from geoblanket.release.budget import Budget
+from geoblanket.mechanism.costs import HOUR_S, LARGEST_EPSILON, SMALLEST_EPSILON
+from geoblanket.mechanism.lattice.making import Area
+from geoblanket.planning.on_the_road import JudgedTrips, Judges, RoadErrors, TickErrors, tick_errors
+from geoblanket.planning.plan import Plan, Rated
+from geoblanket.planning.schedules import Schedule
+from geoblanket.planning.wishes import Wishes, affordable, made_epsilon
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.tracking.motion_model import MotionModel
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-__all__ = [
-    "GRID_EPSILONS",
-    "Plan",
-    "Rated",
-    "commands",
-    "in_words",
-    "make_plan",
-    "plan_facts",
-    "radius_in_words",
-]
 
 GRID_EPSILONS: Final = (1.0, 2.0, 4.0, 8.0)
 """The ε of the table in every plan: ε of a report, by interval."""
 _GRID_STEPS: Final = (1, 2, 4, 8)
 _STEPS: Final = (1, 2, 4, 8, 20)
 """Steps of the motion model from one report to the next."""
+_STEP_S: Final = 30.0
+"""A step where there is no motion model."""
 _ENOUGH_TRIPS: Final = 20
 _CHUNKS: Final = 4
 _S_PER_CELL: Final = 4e-8
-_TELLS_SOMETHING: Final = 0.9
-"""Share of the error without any report: a schedule with a larger error is not worth its cost."""
-_LARGEST_FACTOR: Final = 2.0**40
-_FACTOR_STEP: Final = 1.1
-_FEET = {533.4: "1,750 ft", 563.88: "1,850 ft"}
-
-
-@dataclass(frozen=True)
-class Rated:
-    """A schedule, and the error of a recipient who tracks its reports on the road.
-
-    Examples
-    --------
-    With the `plan` in the example of `make_plan`:
-
-    >>> best = plan.candidates[0]
-    >>> best.schedule.hour <= 240, best.road.error_m < plan.no_report_road.error_m
-    (True, True)
-    """
-
-    schedule: Schedule
-    road: RoadErrors
-
-    def facts(self) -> tuple[str, ...]:
-        """Return interval, ε and error, in a few words each."""
-        schedule, road = self.schedule, self.road
-        return (
-            f"every {every(schedule.interval_s)}",
-            f"ε = {schedule.epsilon:g} per km",
-            f"{road.error_m:,.0f} ± {road.standard_error_m:.0f} m off on the road",
-        )
-
-    def __repr__(self) -> str:
-        return short_repr(self, *self.facts())
-
-
-@dataclass(frozen=True)
-class Plan:
-    """A recommended schedule and fence, their cost and error, and the alternatives. Made by `make_plan`.
-
-    Examples
-    --------
-    With the `plan` in the example of `make_plan`:
-
-    >>> plan
-    <Plan: every ..., ε = ... per km, ... m off on the road, fence of 1 km>
-    >>> sorted(plan.lattice)  # for `make_lattice`
-    ['epsilon', 'interval_s']
-    """
-
-    budgets: Budgets
-    recommended: Rated
-    candidates: Sequence[Rated]
-    """All schedules judged within the budgets, the smallest error first."""
-    tied: Sequence[Rated]
-    """The candidates whose error the simulation cannot distinguish from the smallest, the smallest ε first. The first
-    is recommended."""
-    grid: Sequence[Rated]
-    """Errors by ε and interval, whatever the budgets."""
-    no_report_road: RoadErrors
-    need_m: float | None
-    fence_km: float
-    """The radius of a fence around a home, kilometres."""
-    judged_by: str
-    area: tuple[float, float, float, float]
-    """South, west, north and east of the places, degrees."""
-    order: int
-    """The order of the motion model."""
-    skipped_s: Sequence[float] = field(default=())
-    """Intervals longer than an hour, or too long for the trips, seconds."""
-
-    @property
-    def lattice(self) -> dict[str, Any]:
-        """The options of `make_lattice` for the recommended schedule."""
-        schedule = self.recommended.schedule
-        return {"epsilon": schedule.epsilon, "interval_s": schedule.interval_s}
-
-    @property
-    def budget(self) -> Budget:
-        """The budget of a vehicle's ledger: exactly the recommended schedule for an hour."""
-        return Budget(self.recommended.schedule.hour, HOUR_S)
-
-    @property
-    def at_rest(self) -> AtRest:
-        """What the recommended reports tell of a vehicle at rest."""
-        return AtRest(self.recommended.schedule.epsilon, self.recommended.schedule.interval_s, HOLD_M)
-
-    @cached_property
-    def promise(self) -> Promise:
-        """What a lattice over the places promises with the recommended schedule."""
-        schedule = self.recommended.schedule
-        spec = spec_over(Area(*self.area), epsilon=schedule.epsilon)
-        return replace(Lattice.known(spec, round(1000 * HOLD_M)).promise, interval_s=schedule.interval_s)
-
-    @property
-    def bare_home_m(self) -> float:
-        """An attacker's mean error about a home without a fence, after a month of nights, metres."""
-        return self.at_rest.found_m["month"]
-
-    @property
-    def fenced_home_m(self) -> float:
-        """The mean error about a fenced home of an attacker who sees any number of nights and no trips, metres."""
-        return fenced_m(self.fence_km)
-
-    def __str__(self) -> str:
-        return "\n".join(in_words(self))
-
-    def plot(self, *, ax: Axes | None = None) -> Axes:
-        """Draw the error on the road by the cost of an hour, and how often a recipient is near (extra `city`).
-
-        Parameters
-        ----------
-        ax
-            Axes of Matplotlib for the first drawing alone; None: a new figure with both, whose left axes are returned.
-        """
-        axes: Axes = companion("geoblanket.planning.picture", "Plan.plot").plot_plan(self, ax=ax)
-        return axes
-
-    def _repr_html_(self) -> str:
-        schedule, road = self.recommended.schedule, self.recommended.road
-        rows = [
-            ("report every", every(schedule.interval_s)),
-            ("ε of a report", f"{schedule.epsilon:g} per km"),
-            ("an hour on the road costs", f"{schedule.hour:,g} per km"),
-            ("mean error on the road", f"{road.error_m:,.0f} ± {road.standard_error_m:.0f} m"),
-            ("mean error at rest", f"{road.error_at_reports_m:,.0f} m"),
-            ("fence around a home", f"{self.fence_km:g} km"),
-            ("home after a month of nights", f"{self.fenced_home_m:,.0f} m off, {self.bare_home_m:,.0f} m without it"),
-        ]
-        return card(self, rows, draw=(lambda ax: self.plot(ax=ax)) if self.grid else None, words=str(self).split("\n"))
-
-    def __repr__(self) -> str:
-        return short_repr(self, *self.recommended.facts(), f"fence of {self.fence_km:g} km")
+_FALL: Final = 0.7
+"""Errors on the road fall about as ε to the power of −.7: a first guess."""
+_NEAR_ENOUGH: Final = (0.97, 1.04)
+"""An error that is within 3 % of the wish, or a factor of ε within 4 % of the least, ends the search."""
 
 
 @checked
 def make_plan(
-    judges: Judges | RoadGraph | MotionModel,
-    budgets: Budgets,
+    judges: Judges | RoadGraph | MotionModel | Area,
+    wishes: Wishes | None = None,
     *,
-    home_m: float = HOME_M,
-    error_m: float | None = None,
     grid: bool = True,
     workers: int | None = None,
     progress: Progress = silent,
 ) -> Plan:
-    """Choose how a vehicle should report: its ε, its interval, and the fence around a home.
+    """Choose how a vehicle should report, by wishes: its ε, its interval, and the fence around a home.
 
-    Schedules within the budgets are tried on trips, and a tracker follows the reports. All errors are estimates by
-    simulation.
+    Fence and certainty follow from the mechanism: they need no simulation. Errors on the road are estimates: schedules
+    are tried on trips, and a tracker follows the reports.
 
     Parameters
     ----------
     judges
         A motion model, and trips to judge by. A road graph stands for `Judges.of_roads(graph)`, a motion model for
-        `Judges.of_model(model)`.
-    budgets
-        What an hour on the road and one report may cost at most.
-    home_m
-        The least mean error about a home, after a month, of an attacker who sees nights only, metres.
-    error_m
-        A mean error on the road that is small enough, metres: the plan then has the least cost, all budgets reduced by
-        the same factor. None: the smallest error within the budgets.
+        `Judges.of_model(model)`. For an `Area` nothing is simulated: the plan comes at once, and tells nothing about
+        the error on the road.
+    wishes
+        What reports may tell, and how near they must be. Of plans that keep them all, this is the one with the smallest
+        error on the road; with a wish for the road, the one that tells least. If they conflict, the plan keeps those
+        for privacy, and `plan.outcomes` says what becomes of each.
     grid
-        Whether to judge a table of ε by interval as well, whatever the budgets.
+        Whether to judge a table of ε by interval as well, whatever the wishes.
     workers
         Number of processes; None for one per core.
     progress
@@ -245,56 +76,54 @@ def make_plan(
     Returns
     -------
     plan
-        `print(plan)` says what to do, and `plan.plot()` draws errors by cost. `make_lattice(roads, out,
+        `print(plan)` says what to do, and `plan.plot()` draws errors by certainty. `make_lattice(roads, out,
         **plan.lattice)` makes the bundle, and `ledger.add_fence(lat, lon, radius_km=plan.fence_km)` the fence.
-
-    Raises
-    ------
-    UnmetPlanError
-        If no schedule within the budgets is good enough, or reports within them would tell nothing. The error names
-        the least budgets that would do.
 
     Examples
     --------
     With the `graph` in the example of `import_roads`:
 
-    >>> from geoblanket import make_plan
-    >>> from geoblanket.planning import Budgets, Judges
+    >>> from geoblanket import Wishes, make_plan
+    >>> from geoblanket.planning import Judges
     >>> judges = Judges.of_roads(graph, spacing_m=500, trips=40, order=1)
-    >>> plan = make_plan(judges, Budgets(hour=240), workers=1)
+    >>> plan = make_plan(judges, Wishes(home_m=350, sure=0.9), workers=1)
     >>> print(plan)
-    Report every ... at ε = ... per km, held within 50 m.
+    Report every ... at ε = ... per km, held within 50 m, with a fence of 0.62 km around a home.
     On the road, a recipient who tracks the vehicle is then ... m off on average ...
     """
-    if error_m is not None and not 0 < error_m < np.inf:
-        raise ParameterError(f"The error that is small enough must be above 0 m. Got {error_m} instead.")
-    radius_km = fence_km(home_m)
+    wishes = Wishes() if wishes is None else wishes
+    if isinstance(judges, Area):
+        # For the same certainty, many reports of a small ε tell a tracker as much as few of a large one, and sooner.
+        corners = (judges.south, judges.west, judges.north, judges.east)
+        return Plan(wishes=wishes, schedule=affordable(wishes, interval_s=_STEP_S), area=corners)
     if isinstance(judges, RoadGraph):
         judges = Judges.of_roads(judges, progress=progress)
     elif isinstance(judges, MotionModel):
         judges = Judges.of_model(judges)
-    search = _Search(judges, workers=workers, progress=progress)
-    # Without any report: the error that a schedule must clearly improve on.
-    blind = search.rate_all([None])[0]
-    enough_m = min(_TELLS_SOMETHING * blind.error_m, np.inf if error_m is None else error_m)
-    used, candidates = budgets, search.candidates(budgets)
-    if not candidates or candidates[0].road.error_m > enough_m:
-        raise search.unmet(budgets, candidates, error_m, enough_m, blind)
-    if error_m is not None:
-        used, candidates = search.reduced(budgets, candidates, enough_m)
-    tied = _tied(candidates, enough_m)
+    search = _Search(judges, wishes, workers=workers, progress=progress)
+    found, need_m, instead = search.candidates(), wishes.road_m, None
+    if need_m is not None:
+        keeping, more = search.keeping(need_m, found)
+        if keeping and not (more and wishes.limited):
+            found = keeping
+        elif keeping:
+            instead = _tied(keeping, need_m)[0]
+        elif not wishes.limited:
+            found = search.candidates(math.inf)
+    tied = _tied(found, math.inf if need_m is None or found[0].road.error_m > need_m else need_m)
+    model = judges.model
     return Plan(
-        budgets=used,
-        recommended=tied[0],
-        candidates=candidates,
+        wishes=wishes,
+        schedule=tied[0].schedule,
+        road=tied[0].road,
+        no_report_road=search.road_of(None),
+        candidates=found,
         tied=tied,
+        instead=instead,
         grid=search.grid() if grid else (),
-        no_report_road=blind,
-        need_m=error_m,
-        fence_km=radius_km,
         judged_by=judges.words,
-        area=_area(judges.model),
-        order=judges.model.memory,
+        area=(float(model.lat.min()), float(model.lon.min()), float(model.lat.max()), float(model.lon.max())),
+        order=model.memory,
         skipped_s=search.skipped_s,
     )
 
@@ -302,21 +131,102 @@ def make_plan(
 class _Search:
     """Judges schedules, each of them once."""
 
-    def __init__(self, judges: Judges, *, workers: int | None, progress: Progress) -> None:
+    def __init__(self, judges: Judges, wishes: Wishes, *, workers: int | None, progress: Progress) -> None:
         self._model, self._trips, self._seed = judges.model, judges.trips, judges.seed
         self._workers, self._progress = workers, progress
-        self._known: dict[Schedule, RoadErrors] = {}
+        self._known: dict[Schedule | None, RoadErrors] = {}
+        self._followed = 0
         lengths = np.sort(self._trips.lengths)[::-1]
         # Enough trips must last for two intervals, so that every time since a report is seen; the shortest stays.
         enough = int(lengths[min(_ENOUGH_TRIPS, len(lengths)) - 1])
         step_s = self._model.interval_s
-        # Budgets are for an hour, so intervals are at most an hour.
-        self.intervals_s = [
+        # A ledger counts by the hour, so intervals are at most an hour.
+        intervals_s = [
             steps * step_s for steps in _STEPS if (2 * steps <= enough and steps * step_s <= HOUR_S) or steps == 1
         ]
-        self.skipped_s = [steps * step_s for steps in _STEPS if steps * step_s not in self.intervals_s]
+        self.skipped_s = [steps * step_s for steps in _STEPS if steps * step_s not in intervals_s]
+        self._limits = [affordable(wishes, interval_s=interval_s) for interval_s in intervals_s]
 
-    def rate_all(self, schedules: Sequence[Schedule | None]) -> list[RoadErrors]:
+    def road_of(self, schedule: Schedule | None) -> RoadErrors:
+        """Return the errors of a schedule (None: no reports) that was judged."""
+        return self._known[schedule]
+
+    def candidates(self, factor: float = 1.0, around: Sequence[Rated] = ()) -> list[Rated]:
+        """Judge the schedules with the largest ε that keeps the wishes for privacy, times a factor.
+
+        Parameters
+        ----------
+        around
+            Other candidates: only their best interval and its neighbours are tried, as it hardly changes.
+
+        Returns
+        -------
+        rated
+            The smallest error first.
+        """
+        limits = self._limits
+        if around:
+            best = [limit.interval_s for limit in limits].index(around[0].schedule.interval_s)
+            limits = limits[max(best - 1, 0) : best + 2]
+        schedules = [Schedule(made_epsilon(factor * limit.epsilon), limit.interval_s) for limit in limits]
+        return sorted(self._rated(schedules), key=lambda rated: rated.road.error_m)
+
+    def grid(self) -> list[Rated]:
+        """Judge ε by interval."""
+        steps_s = [steps * self._model.interval_s for steps in _GRID_STEPS]
+        intervals_s = [limit.interval_s for limit in self._limits if limit.interval_s in steps_s]
+        return self._rated([Schedule(epsilon, interval_s) for epsilon in GRID_EPSILONS for interval_s in intervals_s])
+
+    def keeping(self, need_m: float, found: list[Rated]) -> tuple[list[Rated], bool]:
+        """Return the candidates at the least factor of ε whose best error is small enough; none if no ε is.
+
+        Parameters
+        ----------
+        need_m
+            The error that is small enough, metres.
+        found
+            The candidates at a factor of 1.
+
+        Returns
+        -------
+        rated, more
+            The candidates, and whether the factor is above 1.
+        """
+        # Log factors and log errors at both ends: too little, and enough.
+        little: tuple[float, float] | None = None
+        enough: tuple[float, float] | None = None
+        keeping: list[Rated] = []
+        log_factor, need = 0.0, math.log(need_m)
+        while True:
+            error = math.log(found[0].road.error_m)
+            if error <= need:
+                enough, keeping = (log_factor, error), found
+            else:
+                little = (log_factor, error)
+            if little is None or enough is None:
+                epsilons = {rated.schedule.epsilon for rated in found}
+                if epsilons == {SMALLEST_EPSILON if little is None else LARGEST_EPSILON}:
+                    break
+                # The error of the wish, or a little less, by the power law.
+                log_factor += (error - need + 0.015) / _FALL if enough is None else (error - need - 0.015) / _FALL
+            else:
+                narrow = enough[0] - little[0] < math.log(_NEAR_ENOUGH[1])
+                if narrow or enough[1] > need + math.log(_NEAR_ENOUGH[0]):
+                    break
+                share = (little[1] - need + 0.015) / (little[1] - enough[1])
+                log_factor = little[0] + min(max(share, 0.1), 0.9) * (enough[0] - little[0])
+            found = self.candidates(math.exp(log_factor), keeping or found)
+        return keeping, enough is not None and enough[0] > 0
+
+    def _rated(self, schedules: Sequence[Schedule]) -> list[Rated]:
+        """Judge schedules that were not judged before; return all of them."""
+        # Without any report: the error that a schedule must clearly improve on.
+        new = [schedule for schedule in (None, *schedules) if schedule not in self._known]
+        if new:
+            self._known.update(zip(new, self._follow(new), strict=True))
+        return [Rated(schedule, self._known[schedule]) for schedule in schedules]
+
+    def _follow(self, schedules: Sequence[Schedule | None]) -> list[RoadErrors]:
         """Return the errors of each schedule (None: no reports) on the trips."""
         # Trips are divided the same way for any number of processes, so that the draws are the same.
         count = min(_CHUNKS, len(self._trips))
@@ -329,103 +239,17 @@ class _Search:
         seconds = _S_PER_CELL * len(schedules) * len(self._model) * len(self._trips.place)
         workers = count_workers(self._workers, tasks=len(tasks), seconds=seconds)
         done: dict[tuple[int, int], TickErrors] = {}
-        self._progress("following trips", 0, len(tasks))
+        # The search does not know how often it will try again, so the total grows, and nothing starts from 0 anew.
+        total = self._followed + len(tasks)
+        self._progress("following trips", self._followed, total)
         for (number, part), errors in run_tasks(_ticks_of, tasks, workers=workers):
             done[number, part] = replace(errors, trip=count * errors.trip + part)
-            self._progress("following trips", len(done), len(tasks))
+            self._progress("following trips", self._followed + len(done), total)
+        self._followed = total
         return [
             RoadErrors.of(TickErrors.joined([done[number, part] for part in range(count)]))
             for number in range(len(schedules))
         ]
-
-    def candidates(self, budgets: Budgets, intervals_s: Sequence[float] | None = None) -> list[Rated]:
-        """Judge the schedules within the budgets; return them with the smallest error first."""
-        schedules = affordable(budgets, intervals_s=self.intervals_s if intervals_s is None else intervals_s)
-        return sorted(self._rated(list(schedules)), key=lambda rated: rated.road.error_m)
-
-    def grid(self) -> list[Rated]:
-        """Judge ε by interval."""
-        steps_s = [steps * self._model.interval_s for steps in _GRID_STEPS]
-        intervals_s = [interval_s for interval_s in steps_s if interval_s in self.intervals_s]
-        return self._rated([Schedule(epsilon, interval_s) for epsilon in GRID_EPSILONS for interval_s in intervals_s])
-
-    def _rated(self, schedules: Sequence[Schedule]) -> list[Rated]:
-        """Judge schedules that were not judged before; return all of them."""
-        new = [schedule for schedule in schedules if schedule not in self._known]
-        self._known.update(zip(new, self.rate_all(new), strict=True))
-        return [Rated(schedule, self._known[schedule]) for schedule in schedules]
-
-    def reduced(self, budgets: Budgets, found: list[Rated], enough_m: float) -> tuple[Budgets, list[Rated]]:
-        """Return the least budgets that are enough, all reduced by one factor, and the candidates within them."""
-        # Halve the budgets until they are not enough, then search between the last two factors.
-        low, high = 1.0, 1.0
-        while True:
-            low /= 2
-            candidates = self.candidates(budgets.times(low), self._around(found))
-            if not candidates or candidates[0].road.error_m > enough_m or low < 1 / _LARGEST_FACTOR:
-                break
-            found, high = candidates, low
-        factor, found = self._between(budgets, low, high, found, enough_m)
-        return budgets.times(factor), found
-
-    def unmet(
-        self,
-        budgets: Budgets,
-        found: Sequence[Rated],
-        need_m: float | None,
-        enough_m: float,
-        blind: RoadErrors,
-    ) -> UnmetPlanError:
-        """Return the error that names the least budgets that would be enough, all enlarged by one factor."""
-        wanted = f"an error of {enough_m:,.0f} m" if need_m is not None else "reports that tell something"
-        best = f"the best schedule is {found[0].road.error_m:,.0f} m off" if found else "no report can be made"
-        start = (
-            f"No schedule gives {wanted}: within these budgets {best}. Without any report a recipient would be "
-            f"{blind.error_m:,.0f} m off."
-        )
-        factor, candidates = 1.0, list(found)
-        while factor < _LARGEST_FACTOR:
-            factor *= 2
-            candidates = self.candidates(budgets.times(factor), self._around(candidates))
-            if candidates and candidates[0].road.error_m <= enough_m:
-                low = factor / 2
-                factor, _ = self._between(budgets, low, factor, candidates, enough_m)
-                least = {name: round_up(limit * factor) for name, limit in budgets.given().items()}
-                would_do = " ".join(f"--{name} {limit:g}" for name, limit in least.items())
-                return UnmetPlanError(
-                    f"{start} The least budgets that would do, all enlarged alike: {would_do}.", least
-                )
-            if candidates and self._is_largest(candidates[0].schedule):
-                break
-        return UnmetPlanError(
-            f"{start} No larger budget would do either, for devices take at most ε = {LARGEST_EPSILON:g} per km. Take "
-            "places that are nearer to one another, or a larger error.",
-            None,
-        )
-
-    def _is_largest(self, schedule: Schedule) -> bool:
-        """Return whether no budget allows more than this schedule."""
-        return schedule.epsilon >= LARGEST_EPSILON and schedule.interval_s == self.intervals_s[0]
-
-    def _between(
-        self, budgets: Budgets, low: float, high: float, found: list[Rated], enough_m: float
-    ) -> tuple[float, list[Rated]]:
-        """Return the least factor of the budgets that is enough: more than `low`, at most `high`."""
-        while high / low > _FACTOR_STEP:
-            middle = (low * high) ** 0.5
-            candidates = self.candidates(budgets.times(middle), self._around(found))
-            if candidates and candidates[0].road.error_m <= enough_m:
-                found, high = candidates, middle
-            else:
-                low = middle
-        return high, found
-
-    def _around(self, found: Sequence[Rated]) -> Sequence[float]:
-        """Return the best interval so far and its neighbours: with other budgets the best one hardly changes."""
-        if not found:
-            return self.intervals_s
-        best = self.intervals_s.index(found[0].schedule.interval_s)
-        return self.intervals_s[max(best - 1, 0) : best + 2]
 
 
 def _tied(candidates: Sequence[Rated], enough_m: float) -> list[Rated]:
@@ -437,125 +261,9 @@ def _tied(candidates: Sequence[Rated], enough_m: float) -> list[Rated]:
         if rated.road.error_m <= enough_m
         and rated.road.error_m - best.error_m <= rated.road.standard_error_m + best.standard_error_m
     ]
-    return sorted(tied, key=lambda rated: (rated.schedule.epsilon, rated.road.error_m))
+    return sorted(tied, key=lambda rated: (rated.schedule.epsilon, rated.schedule.hour))
 
 
 def _ticks_of(task: tuple[Schedule | None, MotionModel, JudgedTrips, int]) -> TickErrors:
     schedule, model, trips, seed = task
     return tick_errors(schedule, model, trips, seed=seed)
-
-
-def _area(model: MotionModel) -> tuple[float, float, float, float]:
-    return float(model.lat.min()), float(model.lon.min()), float(model.lat.max()), float(model.lon.max())
-
-
-def in_words(plan: Plan) -> list[str]:
-    """Return what to do and why, in sentences for people."""
-    schedule, road = plan.recommended.schedule, plan.recommended.road
-    sentences = [
-        f"Report every {every(schedule.interval_s)} at ε = {schedule.epsilon:g} per km, held within {HOLD_M:g} m.",
-        f"On the road, a recipient who tracks the vehicle is then {_metres(road.error_m)} off on average (± "
-        f"{math.ceil(road.standard_error_m):,} m). Without any report it would be "
-        f"{_metres(plan.no_report_road.error_m)} off.",
-        f"At rest it stays {_metres(road.error_at_reports_m)} off, however long the stay: hold repeats the last "
-        "report.",
-        plan.promise.certain,
-        *plan.promise.limit,
-        f"One report costs {schedule.report:g} per km, and so does a stay. An hour on the road costs "
-        f"{schedule.hour:g} at most.",
-        f"A home needs a fence. After {MONTH_NIGHTS} nights without one, an attacker is "
-        f"{_metres(plan.bare_home_m)} off on average (ε adds up to {MONTH_NIGHTS * plan.at_rest.night_cost:g} per km).",
-        f"With a fence of {plan.fence_km:g} km, an attacker who sees nights only stays about "
-        f"{_metres(plan.fenced_home_m)} off, after any number of nights. The ways in and out tell more.",
-    ]
-    if others := plan.tied[1:]:
-        listed = ", ".join(
-            f"every {every(rated.schedule.interval_s)} at ε = {rated.schedule.epsilon:g} "
-            f"({rated.road.error_m:,.0f} ± {rated.road.standard_error_m:.0f} m)"
-            for rated in others
-        )
-        sentences.append(f"The simulation cannot tell it from: {listed}. The smaller ε is recommended.")
-    if plan.need_m is not None:
-        given = ", ".join(f"{limit:.3g} per {name}" for name, limit in plan.budgets.given().items())
-        sentences.append(f"An error of {plan.need_m:,.0f} m needs no more than {given}.")
-    return sentences
-
-
-def commands(plan: Plan, *, roads: str | None, program: str = "geoblanket", folder: Path | None = None) -> list[str]:
-    """Return the commands that make the bundle, a ledger and the fence of this plan.
-
-    Parameters
-    ----------
-    roads
-        The file of the road graph; None: the area of the places is given instead.
-    program
-        The name of this program.
-    folder
-        The folder in which the commands will run: their output files get free names there. None: any folder.
-    """
-    where = f"--roads {shlex.quote(roads)}" if roads is not None else f"--area={area_in_degrees(plan.area)}"
-    schedule = plan.recommended.schedule
-    return schedule_commands(schedule, where, radius_km=plan.fence_km, program=program, folder=folder)
-
-
-def plan_facts(
-    plan: Plan, *, roads: str | None, program: str = "geoblanket", folder: Path | None = None
-) -> dict[str, Any]:
-    """Return a plan as JSON values; the parameters are those of `commands`."""
-    return {
-        "recommended": _rated(plan.recommended),
-        "hold_m": HOLD_M,
-        "home": {
-            "nights": MONTH_NIGHTS,
-            "without_a_fence_m": round(plan.bare_home_m, 1),
-            "fence_radius_km": plan.fence_km,
-            "with_the_fence_m": round(plan.fenced_home_m, 1),
-        },
-        "without_any_report": {"on_the_road": _errors(plan.no_report_road)},
-        "budgets_per_km": plan.budgets.given(),
-        "need_m": plan.need_m,
-        "tied": [_rated(rated) for rated in plan.tied],
-        "candidates": [_rated(rated) for rated in plan.candidates],
-        "epsilon_by_interval": [_rated(rated) for rated in plan.grid],
-        "intervals_s_that_trips_are_too_short_for": list(plan.skipped_s),
-        "order_of_the_motion_model": plan.order,
-        "judged_by": plan.judged_by,
-        "in_words": in_words(plan),
-        "commands": commands(plan, roads=roads, program=program, folder=folder),
-    }
-
-
-def _rated(rated: Rated) -> dict[str, Any]:
-    schedule = rated.schedule
-    return {
-        "epsilon_per_km": schedule.epsilon,
-        "interval_s": schedule.interval_s,
-        "cost_per_km": {"report": schedule.report, "hour": schedule.hour},
-        "on_the_road": _errors(rated.road),
-        "at_rest_m": round(rated.road.error_at_reports_m, 1),
-    }
-
-
-def _errors(errors: RoadErrors) -> dict[str, Any]:
-    return {
-        "error_m": round(errors.error_m, 1),
-        "standard_error_m": round(errors.standard_error_m, 1),
-        "share_within": {f"{radius:g} m": round(share, 4) for radius, share in errors.within.items()},
-        "error_of_steps_m": round(errors.error_of_steps_m, 1),
-        "trips": errors.trips,
-        "steps": errors.steps,
-    }
-
-
-def radius_in_words(radius_m: float) -> str:
-    """Return a radius in words, in feet too where a law states it in feet."""
-    feet = _FEET.get(radius_m)
-    return f"{radius_m:.0f} m" if feet is None else f"{radius_m:.0f} m ({feet})"
-
-
-def _metres(metres: float) -> str:
-    """Return an error with two significant digits."""
-    if metres < 1:
-        return "less than 1 m"
-    digits = max(math.floor(math.log10(metres)) - 1, 0)
-    return f"{round(metres, -digits):,.0f} m"

@@ -21,8 +21,6 @@ from geoblanket.release.budget import Answer
 from geoblanket.release.device_key import SealingKey, is_sealed, seal
 from geoblanket.release.rollback import ClockState
 
-__all__ = ["FORMAT", "LedgerRow", "connected", "created", "format_of", "insert_row", "ledger_errors", "upgrade_ledger"]
-
 FORMAT: Final = 4
 _WITH_ANCHORS: Final = 3
 """The format of version 0.2, which is upgraded when it is opened."""

@@ -22,8 +22,6 @@ from typing import Final, NamedTuple
 from geoblanket._arguments import checked
 from geoblanket.errors import ParameterError, RefusedError
 
-__all__ = ["Account", "Answer", "Budget"]
-
 _MICRO: Final = 10**6
 _MS_PER_S: Final = 1000
 _NS_PER_MS: Final = 10**6

@@ -40,17 +40,6 @@ from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
 from geoblanket.traces.table import TRACES_SCHEMA, check_points, scan_traces, write_traces
 
-__all__ = [
-    "RELEASED_CELLS_SCHEMA",
-    "RELEASED_SCHEMA",
-    "LatticeSummary",
-    "PerturbSummary",
-    "perturb_points",
-    "perturb_traces",
-    "perturb_walk_points",
-    "perturb_walks",
-]
-
 RELEASED_SCHEMA: dict[str, pl.DataType] = {
     "walk": pl.Int64(),
     "vehicle": pl.String(),

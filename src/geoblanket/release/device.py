@@ -46,8 +46,6 @@ from geoblanket.release.inputs import (
 from geoblanket.release.ledger import MemoryLedger
 from geoblanket.release.reporter import NEVER, Drawn, Kind, LedgerOptions, Numbers, Opened, opened
 
-__all__ = ["LARGEST_LINE", "Device", "Report", "answers"]
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICRO: Final = 10**6
 _E7: Final = 10**7

@@ -22,19 +22,6 @@ from typing import Any, Final, Literal, NamedTuple
 from geoblanket._files import sync_to_disk
 from geoblanket.errors import InputError, LedgerError, ParameterError
 
-__all__ = [
-    "CHAIN_START",
-    "KEY_FILE_VARIABLE",
-    "LEAST_KEY_BYTES",
-    "Chain",
-    "SealedBy",
-    "SealingKey",
-    "checked_key",
-    "is_sealed",
-    "read_key_file",
-    "seal",
-]
-
 KEY_FILE_VARIABLE: Final = "GEOBLANKET_DEVICE_KEY_FILE"
 LEAST_KEY_BYTES: Final = 16
 _NEW_KEY_BYTES: Final = 32

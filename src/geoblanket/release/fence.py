@@ -53,18 +53,6 @@ from geoblanket.mechanism.lattice.plane import Plane
 from geoblanket.mechanism.sampling import random_below
 from geoblanket.release.inputs import checked_location_e7
 
-__all__ = [
-    "LARGEST_LATITUDE",
-    "MARGIN_M",
-    "MOST_FENCES",
-    "NO_FENCES",
-    "Fence",
-    "Fences",
-    "fence_delta",
-    "point_in_disc",
-    "read_fences",
-]
-
 MARGIN_M: Final = 300.0
 """Metres around a place that belong to it: its streets, its parking."""
 MOST_FENCES: Final = 20
@@ -390,6 +378,21 @@ def fence_delta(reach_m: float, distance_km: float, *, lat: float) -> float:
     apart = 1 - 2 / math.pi * (math.acos(t) - t * math.sqrt(1 - t * t))
     degrees = distance_km * 1000 / _METRES_PER_DEGREE
     return min(1.0, apart + degrees * (1 + 1 / math.cos(math.radians(lat))))
+
+
+def fenced_right(apart_m: float, radius_km: float) -> float:
+    """Return how often the best guess between two fenced places is right, at most, by the reports from inside.
+
+    Parameters
+    ----------
+    apart_m
+        How far apart both places are, metres.
+    radius_km
+        ρ of the fence, kilometres.
+    """
+    # Both places are rounded to whole metres, and a disc has a grain: 2 m and .01 % are more than both.
+    delta = fence_delta(1000 * radius_km, apart_m / 1000 + 0.002, lat=LARGEST_LATITUDE) + 1e-4
+    return (1 + min(delta, 1.0)) / 2
 
 
 def point_in_disc(reach: int, below: Callable[[int], int] = random_below) -> tuple[int, int]:

@@ -35,9 +35,6 @@ from geoblanket.release.inputs import (
 from geoblanket.release.ledger import Ledger, MemoryLedger
 from geoblanket.release.reporter import NEVER, Kind, LedgerOptions, Opened, opened
 
-__all__ = ["Fleet", "FleetReports"]
-
-
 NO_FLEET_FENCES: Final[Mapping[str, Fences]] = MappingProxyType({})
 _NS_PER_MS: Final = 10**6
 

@@ -32,8 +32,6 @@ import struct
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["DrawnAt", "HoldFile"]
-
 
 class DrawnAt(NamedTuple):
     """Where and when the last report of a vehicle was drawn. It is secret."""

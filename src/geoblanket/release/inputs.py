@@ -17,18 +17,6 @@ import numpy as np
 from geoblanket._arrays import Floats, Ints
 from geoblanket.errors import ParameterError
 
-__all__ = [
-    "CLOCK_TOLERANCE_S",
-    "NO_FIX",
-    "accepted_ms",
-    "checked_location_e7",
-    "checked_locations_e7",
-    "checked_request",
-    "checked_time_ms",
-    "checked_times_ms",
-    "checked_tolerance",
-]
-
 CLOCK_TOLERANCE_S: Final = 86_400.0
 """Times of reports may be a day off the system's clock, either way, unless the caller says otherwise."""
 

@@ -49,8 +49,6 @@ from geoblanket.release.fence import MARGIN_M, NO_FENCES, Fence, Fences
 from geoblanket.release.hold import DrawnAt, HoldFile
 from geoblanket.release.rollback import ClockState, Counter, ElapsedTime, read_clocks
 
-__all__ = ["Ledger", "MemoryLedger"]
-
 _MICRO: Final = 10**6
 _NS_PER_MS: Final = 10**6
 

@@ -42,20 +42,6 @@ from geoblanket.release.inputs import NO_FIX, checked_location_e7
 from geoblanket.release.ledger import Ledger, MemoryLedger
 from geoblanket.release.rule import NearestPlace, PlaceRaster, Regimes, ReleaseRule
 
-__all__ = [
-    "NEVER",
-    "Drawn",
-    "Kind",
-    "LatticeReporter",
-    "LedgerOptions",
-    "Numbers",
-    "Opened",
-    "Reporter",
-    "ZoneReporter",
-    "opened",
-    "reporter_of",
-]
-
 Kind = Literal["place", "cell"]
 """What is reported: a place of a zone, or a cell of a lattice."""
 Numbers = tuple[int, ...]

@@ -33,8 +33,6 @@ from typing import Final, NamedTuple
 from geoblanket._files import MAGIC, sync_to_disk
 from geoblanket.errors import LedgerError
 
-__all__ = ["ClockState", "Counter", "ElapsedTime", "Reading", "read_clocks"]
-
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _COPY: Final = struct.Struct("<8s16sQ")
 _SECTOR: Final = 512

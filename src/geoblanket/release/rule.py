@@ -41,8 +41,6 @@ from geoblanket.mechanism.history_table import (
     squared_distance,
 )
 
-__all__ = ["NearestPlace", "PlaceRaster", "Regimes", "ReleaseRule"]
-
 _QUARTER_MS: Final = 900_000
 """All time zones of this century are whole quarter-hours from UTC, and change on a quarter-hour."""
 _SWAPPED_E7: Final = 100_000_000

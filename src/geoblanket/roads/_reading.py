@@ -32,8 +32,6 @@ from geoblanket.errors import InputError
 from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph
 from geoblanket.roads.tags import CLASS_SPEEDS_KMH
 
-__all__ = ["KMH_TO_M_S", "Counts", "RoadsRead", "XmlReader", "check_pbf", "check_xml", "class_speeds_kmh"]
-
 KMH_TO_M_S = 1 / 3.6
 
 LARGEST_TOKEN_BYTES: Final = 1 << 20

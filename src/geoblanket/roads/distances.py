@@ -29,16 +29,6 @@ from geoblanket._workers import count_workers, map_in_order
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.roads.graph import RoadGraph
 
-__all__ = [
-    "NearbyNodes",
-    "Weight",
-    "best_edges",
-    "check_nodes",
-    "distances_within",
-    "road_distances",
-    "weight_matrix",
-]
-
 Weight = Literal["length", "time"]
 """`length`: metres along the road; `time`: seconds at free-flow speed."""
 

@@ -15,8 +15,6 @@ from geoblanket._files import atomic_output
 from geoblanket._tables import geo_metadata, wkb_lines, wkb_points
 from geoblanket.roads.graph import ROAD_CLASSES, LengthModel, RoadGraph
 
-__all__ = ["Part", "RoadsDescription", "describe_roads", "to_geojson", "to_geoparquet"]
-
 Part = Literal["edges", "nodes"]
 """Which part of a graph a file of features holds."""
 

@@ -30,21 +30,6 @@ if TYPE_CHECKING:
     import networkx as nx
     from matplotlib.axes import Axes
 
-__all__ = [
-    "OPENSTREETMAP",
-    "ROAD_CLASSES",
-    "SYNTHETIC",
-    "SYNTHETIC_PROGRAM",
-    "Edges",
-    "LengthModel",
-    "Nodes",
-    "RoadGraph",
-    "check_credit",
-    "credit_of_programs",
-    "reorder_ragged",
-    "whole_lines",
-]
-
 ROAD_CLASSES = (
     "motorway", "trunk", "primary", "secondary", "tertiary", "unclassified", "residential", "living_street",
     "motorway_link", "trunk_link", "primary_link", "secondary_link", "tertiary_link", "road",

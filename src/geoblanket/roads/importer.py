@@ -18,8 +18,6 @@ from geoblanket.roads._reading import RoadsRead
 from geoblanket.roads.graph import LengthModel, RoadGraph, check_credit
 from geoblanket.roads.simplification import contract, in_largest_part
 
-__all__ = ["RoadsSource", "RoadsSummary", "import_roads"]
-
 RoadsSource = Literal["OpenStreetMap", "tables", "GraphML"]
 
 _SNIFFED_BYTES = 4096

@@ -23,8 +23,6 @@ from geoblanket.roads._reading import KMH_TO_M_S, Counts, RoadsRead, check_pbf, 
 from geoblanket.roads.graph import ROAD_CLASSES, Edges, Nodes, RoadGraph, credit_of_programs
 from geoblanket.roads.tags import NO_THROUGH_SERVICES, direction, may_drive, way_speeds
 
-__all__ = ["OsmFile", "read_osm"]
-
 _UNITS_PER_DEGREE = 10_000_000
 """libosmium keeps coordinates as whole numbers."""
 

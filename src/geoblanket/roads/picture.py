@@ -23,22 +23,6 @@ from geoblanket.roads.places import Places
 if TYPE_CHECKING:
     from geoblanket.roads.zones import Zones
 
-__all__ = [
-    "colour_numbers",
-    "dot_size",
-    "draw_credit",
-    "draw_heat",
-    "draw_roads",
-    "draw_scale_bar",
-    "draw_zones",
-    "map_figure",
-    "plot_map",
-    "plot_places",
-    "plot_roads",
-    "plot_zones",
-    "zones_figure",
-]
-
 _PALETTE = ("#8ecae6", "#f4b183", "#a3c78b", "#e5a3a6", "#bda9dc", "#f7d98b", "#7fbfb2", "#d9b08c")
 _ROAD_COLOUR = "#4a505c"
 _BAND_PT = 11.0

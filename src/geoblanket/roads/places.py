@@ -23,8 +23,6 @@ from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Places", "choose_places"]
-
 _SAME_DISTANCE = 1e-6 / EARTH_RADIUS_M
 """Distances that differ by less (a micrometre) count as equal. Sines differ between platforms by less than a thousandth
 of it, so a point has the same nearest place on every platform."""

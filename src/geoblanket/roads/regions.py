@@ -15,8 +15,6 @@ import numpy.typing as npt
 from geoblanket._arrays import Floats, Indices, Ints
 from geoblanket.errors import ParameterError
 
-__all__ = ["PORTO_REGIONS", "ROME_REGIONS", "RegionGrid"]
-
 
 @dataclass(frozen=True)
 class RegionGrid:

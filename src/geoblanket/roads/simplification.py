@@ -21,8 +21,6 @@ from geoblanket._arrays import Bools, Floats, Ints
 from geoblanket._geodesy import haversine_m
 from geoblanket.roads.graph import Edges, Nodes, RoadGraph, reorder_ragged
 
-__all__ = ["contract", "in_largest_part"]
-
 _SAME_LENGTH_M = 1e-3
 """Both directions of a road have the same length, up to the rounding of sums."""
 

@@ -23,8 +23,6 @@ from geoblanket.roads._reading import KMH_TO_M_S, Counts, RoadsRead, XmlReader, 
 from geoblanket.roads.graph import OPENSTREETMAP, Edges, LengthModel, Nodes, RoadGraph, whole_lines
 from geoblanket.roads.tags import class_index, parse_speed
 
-__all__ = ["read_graphml", "read_tables"]
-
 NODE_COLUMNS: Mapping[str, tuple[str, ...]] = {
     "id": ("osmid", "id", "node_id", "node"),
     "lat": ("y", "lat", "latitude"),

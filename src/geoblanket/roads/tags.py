@@ -9,20 +9,6 @@ from typing import Literal, NamedTuple
 
 from geoblanket.roads.graph import ROAD_CLASSES
 
-__all__ = [
-    "CLASS_SPEEDS_KMH",
-    "NO_THROUGH_SERVICES",
-    "ClassIndex",
-    "Direction",
-    "WaySpeeds",
-    "class_index",
-    "direction",
-    "listed",
-    "may_drive",
-    "parse_speed",
-    "way_speeds",
-]
-
 Direction = Literal[-1, 0, 1]
 """1: only in the order of the way's nodes; -1: only against it; 0: both."""
 

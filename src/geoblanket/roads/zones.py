@@ -37,8 +37,6 @@ from geoblanket.roads.places import Places
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["ZONES_SCHEMA", "Zones", "is_connected", "partition_zones", "read_zones", "write_zones"]
-
 ZONES_SCHEMA: dict[str, pl.DataType] = {
     "place": pl.Int32(),
     "node": pl.Int64(),

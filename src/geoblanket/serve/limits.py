@@ -21,23 +21,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from geoblanket._untrusted import read_object
 
-__all__ = [
-    "LOOPBACK_NAMES",
-    "ErrorBody",
-    "HeadersMiddleware",
-    "Limits",
-    "LimitsMiddleware",
-    "Refusal",
-    "Refused",
-    "SingleThread",
-    "answer_framework",
-    "answer_refused",
-    "body_schema",
-    "documented",
-    "host_name",
-    "json_body",
-]
-
 Body = TypeVar("Body", bound=BaseModel)
 Result = TypeVar("Result")
 

@@ -23,8 +23,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from geoblanket.serve.limits import INTERNAL, Refused
 
-__all__ = ["GatewayMetrics", "ObserveMiddleware", "RequestMetrics", "configure_logs", "counting_refusals", "where"]
-
 _access = logging.getLogger("geoblanket.access")
 _log = logging.getLogger(__name__)
 

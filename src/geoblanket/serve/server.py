@@ -24,8 +24,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from geoblanket.errors import ParameterError
 from geoblanket.serve.limits import BAD_REQUEST, Limits
 
-__all__ = ["is_loopback", "listen", "make_server", "url_of"]
-
 _BACKLOG = 128  # as many are accepted in one go; with the open ones they must fit the usual 1,024 descriptors
 _Address = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
 

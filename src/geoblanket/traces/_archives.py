@@ -14,8 +14,6 @@ from typing import IO, Any
 from geoblanket._untrusted import Unpacked, open_unpacked
 from geoblanket.errors import InputError
 
-__all__ = ["Member", "read_members"]
-
 _BLOCK = 512
 _MOST_FILES = 100_000
 _FILE, _PASSED_OVER = {b"0", b"\0"}, {b"5", b"x", b"g", b"L", b"K"}

@@ -14,8 +14,6 @@ import polars as pl
 from geoblanket._untrusted import UNPACKED_BY_POLARS, Unpacked
 from geoblanket.errors import InputError
 
-__all__ = ["Block", "Cells", "blocks_of", "peek", "read_blocks", "read_cells", "read_header"]
-
 BLOCK_BYTES = 4 << 20
 MAX_ROW_BYTES = 64 << 20
 MAX_COLUMNS = 10_000

@@ -10,8 +10,6 @@ import polars as pl
 
 from geoblanket.errors import InputError, ParameterError
 
-__all__ = ["BAD_TIME", "TIME_OUT_OF_RANGE", "TimeFormat", "TimeUnit", "check_time_zone", "find_time_format"]
-
 TimeUnit = Literal["s", "ms", "us", "ns"]
 
 BAD_TIME = "the time is not readable"

@@ -23,8 +23,6 @@ from geoblanket._geodesy import EARTH_RADIUS_M, haversine_m
 from geoblanket.errors import ParameterError
 from geoblanket.traces.summary import Tally
 
-__all__ = ["Cleaning", "Points", "clean", "find_jumps"]
-
 _Track: TypeAlias = tuple[Ints, Floats, Floats]
 
 GPS_ERROR_M = 50.0

@@ -15,8 +15,6 @@ from geoblanket.traces._text import Block, read_header
 from geoblanket.traces._times import find_time_format, in_utc, naive_times
 from geoblanket.traces.source import LATITUDES, LONGITUDES, Parsed, Reading, TextSource, find_columns, read_points
 
-__all__ = ["CsvTable", "FrameTable", "ParquetTable", "open_table"]
-
 _OPTIONAL = {"vehicle", "trip"}
 _TIMES = {"time", "timestamp", "ts", "datetime", "date_time", "utc"}
 _ROWS_AT_A_TIME = 500_000

@@ -19,23 +19,6 @@ from geoblanket.traces._times import BAD_TIME, TIME_OUT_OF_RANGE, TimeUnit, chec
 from geoblanket.traces.cleaning import Points
 from geoblanket.traces.summary import Tally, file_row
 
-__all__ = [
-    "EMPTY_CELL",
-    "LATITUDES",
-    "LONGITUDES",
-    "Box",
-    "Parsed",
-    "Reading",
-    "Source",
-    "Streams",
-    "TextSource",
-    "check_coordinates",
-    "check_first",
-    "find_columns",
-    "read_points",
-    "set_aside",
-]
-
 ROLES = ("vehicle", "trip", "time", "lat", "lon")
 """The roles of columns. Vehicle and trip may be absent."""
 LATITUDES = {"lat", "latitude", "y"}

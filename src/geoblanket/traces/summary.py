@@ -11,9 +11,6 @@ import numpy as np
 
 from geoblanket._arrays import Ints
 
-__all__ = ["CHANGES", "DROPS", "ImportSummary", "RuleCount", "Tally", "file_row"]
-
-
 FIRST_ROWS = 5
 """The number of rows that a summary names for each rule."""
 

@@ -16,8 +16,6 @@ from geoblanket._tables import reading_parquet, scan_table, write_table
 from geoblanket.errors import InputError
 from geoblanket.traces._times import time_in_range
 
-__all__ = ["OCCUPIED", "TRACES_SCHEMA", "TracesInfo", "check_points", "describe_traces", "scan_traces", "write_traces"]
-
 TRACES_SCHEMA: dict[str, pl.DataType] = {
     "vehicle": pl.String(),
     "trip": pl.Int64(),

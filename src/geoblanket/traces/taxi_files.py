@@ -42,8 +42,6 @@ from geoblanket.traces.source import (
 )
 from geoblanket.traces.summary import Tally, file_row
 
-__all__ = ["CabFiles", "PortoFile", "RomeFile"]
-
 STEP_US = 15_000_000
 BAD_POLYLINE = "POLYLINE is not a JSON list of [longitude, latitude]"
 

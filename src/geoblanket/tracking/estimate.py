@@ -17,8 +17,6 @@ from geoblanket._display import counted, short_repr
 from geoblanket.loss.place_loss import PlaceLoss
 from geoblanket.tracking.motion_model import MotionModel, Singles
 
-__all__ = ["Estimates", "Estimator", "geometric_median"]
-
 _ITERATIONS: Final = 6
 _SMOOTHING_M: Final = 20.0
 """Distances count as this at least, so that the iteration does not get stuck at a place, metres."""

@@ -46,8 +46,6 @@ from geoblanket.tracking.motion_model import MotionModel, Singles, SparseRows
 from geoblanket.tracking.observation import ObservationModel, Reports, observations_of
 from geoblanket.tracking.surroundings import surrounded
 
-__all__ = ["LONGEST_GAP_MS", "NO_REPORT", "BeliefFilter", "Moved", "Rested", "Seen", "Sequences", "follow", "smooth"]
-
 _AGAIN: Final = 0.5
 """In a chain of order 1, this share of a belief takes a second step in each step; see *Direction*."""
 _ANYWHERE: Final = 1e-5

@@ -43,17 +43,6 @@ from geoblanket.roads.zones import Zones
 from geoblanket.tracking.motion_model import LONGEST_MEMORY, MotionModel, Singles, TripShape
 from geoblanket.tracking.synthetic_walks import count_steps, drive
 
-__all__ = [
-    "DEFAULT_INTERVAL_S",
-    "BlanketOrders",
-    "Lengths",
-    "find_keys",
-    "learn_motion",
-    "model_of_counts",
-    "read_orders",
-    "spacing_for",
-]
-
 _HOURS: Final = tuple(range(24))
 Lengths = Callable[[Indices, Indices], Ints]
 """Returns the order of the chain, 1 or more, for pairs of the place at t and the place at t − 1."""

@@ -22,15 +22,6 @@ from geoblanket.release.fence import NO_FENCES, Fences
 from geoblanket.release.rule import NearestPlace, Regimes, ReleaseRule
 from geoblanket.tracking.motion_model import MotionModel, Singles, SparseRows
 
-__all__ = [
-    "LaplaceObservations",
-    "LatticeObservations",
-    "ObservationModel",
-    "Reports",
-    "ZoneObservations",
-    "observations_of",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Reports:

@@ -15,8 +15,6 @@ from geoblanket.roads.picture import draw_heat, plot_map
 from geoblanket.tracking.estimate import Estimates
 from geoblanket.tracking.motion_model import MotionModel
 
-__all__ = ["plot_belief", "plot_motion"]
-
 _LEAST: Final = 1e-3
 """Places with less than this share of the largest probability are not drawn."""
 _INK: Final = "#1b3a6b"

@@ -19,8 +19,6 @@ from geoblanket.errors import InputError, MismatchError
 from geoblanket.mechanism.bundle.storage import Bundle
 from geoblanket.release.bulk import RELEASED_CELLS_SCHEMA, RELEASED_SCHEMA
 
-__all__ = ["ReleasedRows", "ReleasedTable"]
-
 _ROWS_AT_A_TIME: Final = 2_000_000
 _US_PER_MS: Final = 1000
 _LATEST_MS: Final = 4_102_444_800_000

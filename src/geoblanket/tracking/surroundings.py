@@ -27,8 +27,6 @@ import numpy as np
 from geoblanket._arrays import Floats, Ints
 from geoblanket.tracking.motion_model import MotionModel, Singles, SparseRows
 
-__all__ = ["SurroundedModel", "surrounded"]
-
 _MARGIN_M: Final = 6000.0
 """How far cells reach beyond the outermost places; also beyond the frame, whose edge stands for all beyond it."""
 _CELL_EPSILON_M: Final = 2000.0

@@ -36,8 +36,6 @@ from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
 from geoblanket.tracking.motion_model import DAY_S, MotionModel
 
-__all__ = ["DRAWN", "DrawnWalks", "PlaceDrawer", "RoadTrips", "count_steps", "draw_walks", "drive", "places_of_model"]
-
 _TYPICAL_TRIP_M: Final = 3000.0
 """Destinations become rarer by a factor e over this distance."""
 _SHORTEST_TRIP_M: Final = 300.0

@@ -38,8 +38,6 @@ from geoblanket.tracking.motion_model import MotionModel, Singles
 from geoblanket.tracking.released import ReleasedRows, ReleasedTable
 from geoblanket.tracking.tracker import plain_model, slots_ahead
 
-__all__ = ["TRACKED_CELLS_SCHEMA", "TRACKED_SCHEMA", "Accuracy", "TrackSummary", "compare_with_truth", "track_table"]
-
 _ROWS_AT_A_TIME: Final = 500_000
 _ROWS_IN_MEMORY: Final = 4_000_000
 _RADIUS_STEP_M: Final = 10.0

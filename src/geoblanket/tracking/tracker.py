@@ -45,19 +45,6 @@ if TYPE_CHECKING:
 
     from geoblanket.roads.graph import RoadGraph
 
-__all__ = [
-    "LARGEST_LINE",
-    "LONGEST_NAME",
-    "Outcome",
-    "ReportLine",
-    "Tracked",
-    "Tracker",
-    "answers",
-    "plain_model",
-    "read_report",
-    "slots_ahead",
-]
-
 Outcome = Literal["used", "late", "repeated", "conflicting", "impossible"]
 """Outcome of a report. used: it counted. late: it came too late. repeated: its slot already had the same report.
 conflicting: its slot already had another report, as if two vehicles had one name. impossible: no place explains it."""

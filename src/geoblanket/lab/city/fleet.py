@@ -19,8 +19,6 @@ from geoblanket.lab.city.model import City
 from geoblanket.lab.city.moves import BANDS, STRENGTH, TICK_S
 from geoblanket.lab.city.plan import DISTRICTS
 
-__all__ = ["BLOCK", "CALL_TYPES", "FIRST_VEHICLE", "VEHICLES", "Schedule", "Walks", "make_schedule", "walk_blocks"]
-
 VEHICLES = 440
 FIRST_VEHICLE = 20_000_001
 """Number of the first taxi; they are numbered as Porto's are."""

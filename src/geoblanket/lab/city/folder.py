@@ -32,8 +32,6 @@ from geoblanket.lab.city.plan import DISTRICTS
 from geoblanket.lab.city.streets import CENTRE_LAT, CENTRE_LON, to_degrees
 from geoblanket.roads.graph import ROAD_CLASSES, SYNTHETIC_PROGRAM
 
-__all__ = ["CITY_FILES", "FORMATS", "orders_frame", "write_city", "write_osm"]
-
 FORMATS = {"porto": "porto.csv", "table": "points.csv"}
 """Formats of traces, and the file of each."""
 CITY_FILES = (

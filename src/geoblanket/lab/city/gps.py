@@ -21,16 +21,6 @@ from geoblanket.lab.city.model import City
 from geoblanket.lab.city.moves import TICK_S, WAYPOINTS_S
 from geoblanket.lab.city.streets import CENTRE_LAT, CENTRE_LON
 
-__all__ = [
-    "INTERVAL_S",
-    "NOISE_M",
-    "IrregularPoints",
-    "RegularPoints",
-    "irregular_points",
-    "positions_at",
-    "regular_points",
-]
-
 INTERVAL_S = 15
 """Seconds between the points of the regular receiver."""
 NOISE_M = 5.0

@@ -19,8 +19,6 @@ from geoblanket.roads.graph import RoadGraph
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["City", "make_city"]
-
 _STAND_SHARES = (0.4, 0.35, 0.25)  # of the taxi stands, by district
 
 

@@ -42,22 +42,6 @@ from geoblanket.lab.city.plan import DISTRICTS, Plan
 from geoblanket.lab.city.streets import CENTRE_LAT, CENTRE_LON, Streets
 from geoblanket.roads.graph import RoadGraph
 
-__all__ = [
-    "BANDS",
-    "BAND_BINS",
-    "BIN_EDGES_M",
-    "ORDERS",
-    "STRENGTH",
-    "TICK_S",
-    "WAYPOINTS_S",
-    "Lines",
-    "Moves",
-    "Routes",
-    "build_moves",
-    "find_routes",
-    "speed_range_m_s",
-]
-
 TICK_S = 30
 """The clock of the fleet, seconds: at every tick each vehicle is exactly at a node."""
 BIN_EDGES_M = np.arange(10, 50, 5) * MPH_M_S * TICK_S

@@ -17,8 +17,6 @@ from geoblanket.lab.city.plan import DISTRICTS
 from geoblanket.lab.city.streets import to_degrees
 from geoblanket.roads.picture import map_figure, plot_map
 
-__all__ = ["draw_city", "plot_city"]
-
 _TINTS = ("#f3d9c9", "#f4ebd0", "#e4eddc")
 _WATER = "#a9cfe6"
 _WALKS = ("#4059ad", "#97396b", "#2a7f62", "#6b4e9b", "#b5651d", "#1f7a8c")

@@ -17,8 +17,6 @@ from scipy.spatial import cKDTree
 from geoblanket._arrays import Bools, Floats, Ints, Octets
 from geoblanket.errors import ParameterError
 
-__all__ = ["DISTRICTS", "SIZES", "Arterial", "Junctions", "Plan", "Size", "make_plan", "place_junctions"]
-
 DISTRICTS = ("downtown", "inner", "outskirts")
 """The public districts, from the centre outwards; a node stores the index."""
 

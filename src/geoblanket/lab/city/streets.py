@@ -17,8 +17,6 @@ from geoblanket._geodesy import haversine_m, local_degrees
 from geoblanket.lab.city.plan import Junctions, Plan, place_junctions
 from geoblanket.roads.graph import ROAD_CLASSES, SYNTHETIC, Edges, Nodes, RoadGraph, whole_lines
 
-__all__ = ["CENTRE_LAT", "CENTRE_LON", "Streets", "build_streets", "to_degrees"]
-
 _DEAD_END_SHARE = (0.03, 0.08, 0.10)  # of junctions of residential streets alone, by district
 _REMOVED_SHARE = 0.05  # of residential streets
 

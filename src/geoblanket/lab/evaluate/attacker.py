@@ -28,8 +28,6 @@ from geoblanket.build.rows import ZoneRows
 from geoblanket.errors import ParameterError
 from geoblanket.mobility.histories import HistoryCounts
 
-__all__ = ["Cases", "Inference", "attack_report", "zone_distance_km"]
-
 
 @dataclass(frozen=True)
 class Inference:

@@ -45,8 +45,6 @@ from geoblanket.roads.zones import Zones, partition_zones
 from geoblanket.tracking.learning import learn_motion
 from geoblanket.tracking.motion_model import MotionModel, Singles
 
-__all__ = ["CityData", "CityFiles", "VehicleTasks", "ZoneData", "make_vehicle_tasks"]
-
 _M_PER_KM = 1000.0
 _NEAR_M = 500.0
 """A location further than this from every place is outside the city, metres."""

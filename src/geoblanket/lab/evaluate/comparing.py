@@ -35,8 +35,6 @@ from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
 from geoblanket.mobility.histories import LONGEST_PAST
 
-__all__ = ["ComparisonTask", "MethodOutcome", "ZoneOutcome", "ZoneProblems", "compare_zone"]
-
 
 @dataclass(eq=False)
 class ZoneProblems:

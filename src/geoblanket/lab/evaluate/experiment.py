@@ -26,20 +26,6 @@ from geoblanket.build.validation import Number, Parameters, WrongParametersError
 from geoblanket.errors import InputError
 from geoblanket.lab.evaluate.methods import METHODS, is_own
 
-__all__ = [
-    "ONE_DESTINATION",
-    "Blanket",
-    "Experiment",
-    "LossCase",
-    "Setting",
-    "Varied",
-    "joined",
-    "read_experiment",
-    "read_variant",
-    "shipped_experiments",
-    "variant_of",
-]
-
 _Model = TypeVar("_Model", bound=Parameters)
 _LISTS = ("methods",)
 """Keys of settings whose lists are one value, not several."""

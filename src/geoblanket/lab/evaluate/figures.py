@@ -21,8 +21,6 @@ from geoblanket.lab.evaluate.measures import CONTEXT_INFERENCE, INFERENCE, TRACK
 from geoblanket.lab.evaluate.methods import is_own
 from geoblanket.lab.evaluate.panels import IN_USE, PAPER_METHODS, Comparison, Panel, label_of, saved
 
-__all__ = ["SWEEPS", "Look", "caption", "case_name", "look_of", "make_figures", "measure_figure", "sweep_name"]
-
 
 @dataclass(frozen=True)
 class Look:

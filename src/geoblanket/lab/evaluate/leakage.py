@@ -55,18 +55,6 @@ from geoblanket.errors import MismatchError, ParameterError
 from geoblanket.mechanism.costs import times_counted
 from geoblanket.mechanism.mechanism import Mechanism
 
-__all__ = [
-    "Composition",
-    "Leakage",
-    "WorstPair",
-    "compose",
-    "effective_epsilon",
-    "place_channel",
-    "posterior_leakage",
-    "same_past",
-    "worst_pair",
-]
-
 
 @dataclass(frozen=True)
 class Leakage:

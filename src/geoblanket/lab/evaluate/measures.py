@@ -13,19 +13,6 @@ import numpy as np
 from geoblanket._display import Interval, number
 from geoblanket.lab.evaluate.experiment import Varied, variant_of
 
-__all__ = [
-    "ATTACKS",
-    "CONTEXT_INFERENCE",
-    "INFERENCE",
-    "TRACKING",
-    "AttackMeasures",
-    "HeldOut",
-    "Measure",
-    "Value",
-    "by_reports",
-    "gain_over",
-]
-
 
 def _mean(values: Sequence[float], weights: Sequence[float]) -> float:
     return float(np.average(values, weights=weights if sum(weights) > 0 else None))

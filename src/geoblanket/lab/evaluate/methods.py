@@ -47,8 +47,6 @@ from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mechanism.problem import Problem
 from geoblanket.mechanism.solver.optimiser import Outcome, optimise
 
-__all__ = ["METHODS", "Made", "Method", "OwnMaker", "RowsKind", "Task", "is_own", "make"]
-
 _FORM: Final = "FILE.py:FUNCTION"
 _TRIAL_SIDE: Final = 4
 _TRIAL_KM: Final = 0.25

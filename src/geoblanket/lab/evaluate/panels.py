@@ -19,28 +19,6 @@ from geoblanket.lab.evaluate.measures import Measure, Value, gain_over
 from geoblanket.lab.evaluate.methods import METHODS, is_own
 from geoblanket.lab.evaluate.results import ALL_ZONES, WHOLE_CITY
 
-__all__ = [
-    "ALIKE_WITHIN",
-    "IN_USE",
-    "PAPER_METHODS",
-    "WIDE_GAP",
-    "Comparison",
-    "Panel",
-    "Relation",
-    "best_plain",
-    "decide",
-    "deciding_measure",
-    "label_of",
-    "main_panels",
-    "primary",
-    "recommended",
-    "reference_epsilon",
-    "saved",
-    "sweep_panels",
-    "whole_city_panels",
-    "worth_left",
-]
-
 _Where = tuple[str, str, str]
 """Experiment, city and kind of loss."""
 _BASE = ("eta_km", "history_weight", "spacing_m", "interval_s", "max_places")

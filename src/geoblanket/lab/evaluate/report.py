@@ -47,8 +47,6 @@ from geoblanket.lab.evaluate.tables import (
     zones_table,
 )
 
-__all__ = ["SOUND", "TRACKED", "Block", "Chapter", "Picture", "answers", "sections", "write_report"]
-
 SOUND = "Is the comparison sound?"
 _TITLE = "Mechanisms compared"
 TRACKED = "Tracked by all reports"

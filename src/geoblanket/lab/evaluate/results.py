@@ -21,19 +21,6 @@ from geoblanket.lab.evaluate.experiment import ONE_DESTINATION, Setting, joined
 from geoblanket.lab.evaluate.measures import HeldOut, Measure, Value, gain_over
 from geoblanket.lab.evaluate.tracking import ZoneReports
 
-__all__ = [
-    "ALL_ZONES",
-    "BASELINES",
-    "RESULTS_SCHEMA",
-    "SETTING_COLUMNS",
-    "WHOLE_CITY",
-    "pack_outcome",
-    "read_results",
-    "tabulate",
-    "unpack_outcome",
-    "write_results",
-]
-
 RESULTS_SCHEMA: dict[str, pl.DataType] = {
     "experiment": pl.String(),
     "city": pl.String(),

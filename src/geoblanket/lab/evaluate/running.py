@@ -35,8 +35,6 @@ from geoblanket.mechanism.bundle.zones import zone_in_words
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.tracking.filtering import NO_REPORT
 
-__all__ = ["Evaluation", "TrackingTask", "evaluate_cities", "track_city", "unfinished_folder"]
-
 
 @dataclass(frozen=True, eq=False)
 class TrackingTask:

@@ -23,8 +23,6 @@ from geoblanket.lab.evaluate.methods import METHODS, is_own
 from geoblanket.lab.evaluate.results import ALL_ZONES, SETTING_COLUMNS, WHOLE_CITY
 from geoblanket.mechanism.bundle.zones import zone_in_words
 
-__all__ = ["CHECKS", "CHECK_NAMES", "Violation", "check_results"]
-
 _FALLS = "loss falls as ε grows"
 _TOLERANCE = 1e-9
 _SOLVER_TOLERANCE = 1e-6

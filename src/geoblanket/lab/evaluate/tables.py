@@ -14,21 +14,6 @@ from geoblanket.lab.evaluate.measures import ATTACKS, Measure, Value
 from geoblanket.lab.evaluate.panels import WIDE_GAP, Panel, Relation, decide, label_of, reference_epsilon, saved
 from geoblanket.lab.evaluate.results import ALL_ZONES, WHOLE_CITY
 
-__all__ = [
-    "Table",
-    "efficiency_table",
-    "gain_cell",
-    "gain_table",
-    "hour_tables",
-    "loss_cell",
-    "loss_table",
-    "privacy_table",
-    "sweep_table",
-    "tracked_table",
-    "whole_city_table",
-    "zones_table",
-]
-
 
 @dataclass(frozen=True)
 class Table:

@@ -35,17 +35,6 @@ from geoblanket.tracking.filtering import NO_REPORT, BeliefFilter, Sequences, fo
 from geoblanket.tracking.motion_model import MotionModel, Singles
 from geoblanket.tracking.observation import ObservationModel, Reports
 
-__all__ = [
-    "RowObservation",
-    "Tracked",
-    "WalkTracker",
-    "ZoneReports",
-    "draw_reports",
-    "find_runs",
-    "only_the_zone",
-    "place_distance_km",
-]
-
 _RowsOfStates = csr_array[Any, tuple[int, int]]
 
 

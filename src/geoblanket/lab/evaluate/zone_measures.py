@@ -32,15 +32,6 @@ from geoblanket.mechanism.bundle.storage import BundledMechanism, stored_bytes
 from geoblanket.mechanism.mechanism import Mechanism
 from geoblanket.mobility.histories import Steps
 
-__all__ = [
-    "PrivacyMeter",
-    "bundle_bytes",
-    "held_out_losses",
-    "memory_since_reset_mb",
-    "release_us",
-    "reset_peak_memory",
-]
-
 
 def held_out_losses(
     probabilities: Floats, rows: ZoneRows, data: ZoneData, loss: PlaceLoss

@@ -25,8 +25,6 @@ from geoblanket.roads.importer import import_roads
 from geoblanket.roads.simplification import in_largest_part
 from geoblanket.traces.importing import Reading, TraceFormat, import_traces
 
-__all__ = ["PAPER_CITIES", "SETTINGS", "CitySource", "PaperSetting", "prepare_city"]
-
 _INTERVAL_S = 30.0
 _TIMED = 2000
 """Predictions to measure the time of."""

@@ -20,8 +20,6 @@ from geoblanket._arrays import Floats, Positions
 from geoblanket._display import Progress, silent
 from geoblanket.lab.study.group_statistics import FEATURES, grouping_for, shuffle_within, size_strata
 
-__all__ = ["DependenceResult", "dependence_table", "dependence_test"]
-
 _DEGREE = 3
 """Of the polynomials in the ranks of x and y whose products the classifier sees."""
 

@@ -26,14 +26,6 @@ from geoblanket.roads.picture import draw_credit, draw_roads, draw_scale_bar
 from geoblanket.roads.places import Places
 from geoblanket.roads.regions import RegionGrid
 
-__all__ = [
-    "correlation_figure",
-    "heat_maps",
-    "profile_figure",
-    "rejection_figure",
-    "sizes_figure",
-]
-
 _EDGES = (0.0, 0.001, 0.01, 0.05, 0.2, 0.5, 1.0)
 _COLOURS = ListedColormap(["#12395f", "#2f75b5", "#9cc3e4", "#fbe6c4", "#f2b45c", "#cf7a14"])
 """Blues are rejected at 0.05, oranges not."""

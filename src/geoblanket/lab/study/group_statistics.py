@@ -17,26 +17,6 @@ from scipy import stats
 
 from geoblanket._arrays import Floats, Positions
 
-__all__ = [
-    "FEATURES",
-    "MEASURES",
-    "OUTCOMES",
-    "PART_OF",
-    "Correlation",
-    "circular_linear",
-    "correlate",
-    "correlation_table",
-    "features_of",
-    "grouping_for",
-    "main_grouping",
-    "mean_over_orders",
-    "rank_interval",
-    "rejection_table",
-    "shuffle_within",
-    "size_strata",
-    "size_table",
-]
-
 FEATURES = {"speed": "speed_mph", "longitude": "lon", "latitude": "lat", "time": "hour"}
 """The features of the paper's table, and the column of the findings that holds each."""
 

@@ -20,21 +20,6 @@ from geoblanket._display import UNKNOWN, Interval, interval_text, text
 from geoblanket._page import Page
 from geoblanket.lab.evaluate.methods import METHODS
 
-__all__ = [
-    "CITIES",
-    "CLAIMS_HEADING",
-    "Claim",
-    "Measured",
-    "Verdict",
-    "add_claims",
-    "claims_table",
-    "judge",
-    "paper_claims",
-    "paper_number",
-    "share_interval",
-    "short_blankets",
-]
-
 CITIES = ("porto", "rome")
 """The cities of the paper."""
 CLAIMS_HEADING = "The paper's numbers and ours"

@@ -32,8 +32,6 @@ from geoblanket.lab.study.paper import (
     short_blankets,
 )
 
-__all__ = ["Facts", "check_paper", "paper_chapter", "read_facts", "write_claims"]
-
 Facts = Mapping[str, Measured]
 """What was measured, by the key of a claim."""
 

@@ -37,8 +37,6 @@ from geoblanket.lab.study.running import COMBINED, Study
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import choose_places
 
-__all__ = ["check_claims", "summarise", "write_report"]
-
 _HIGH_P = 0.9
 
 

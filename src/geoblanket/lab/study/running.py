@@ -41,8 +41,6 @@ from geoblanket.mobility.walks import MatchedWalks
 from geoblanket.roads.places import Places
 from geoblanket.traces.table import scan_traces
 
-__all__ = ["COMBINED", "GROUPINGS", "Density", "Study", "StudyOptions", "neighbourhood_density", "run_study"]
-
 _NEIGHBOURS, _NEAR_M = (10, 100, 500, 1000), (50, 100)
 
 COMBINED = "hour+speed+region"

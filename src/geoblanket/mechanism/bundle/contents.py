@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from geoblanket.roads.graph import RoadGraph
 
-__all__ = ["Bundle", "BundledMechanism", "LatticeBundle", "ZoneBundle", "whole_numbers"]
-
 _LISTED: Final = 3
 _NO_INDICES: Indices = np.empty(0, np.int32)
 

@@ -20,16 +20,6 @@ from geoblanket.mechanism.bundle.zones import zone_in_words
 from geoblanket.mechanism.history_verifier import PlacesOfCity, RuleTree, first_too_far
 from geoblanket.mechanism.problem import NEVER_MM
 
-__all__ = [
-    "DomainCheck",
-    "domain_hash",
-    "fits_32_bits",
-    "pack",
-    "place_table",
-    "unpack",
-]
-
-
 _NEVER_32 = 2**32 - 1
 _LARGEST_E7 = np.array([900_000_000, 1_800_000_000])
 _LARGEST_WORK = 5 * 10**10

@@ -15,8 +15,6 @@ from geoblanket.mechanism.bundle.header import Clock
 from geoblanket.mechanism.bundle.zones import zone_order
 from geoblanket.mechanism.problem import NEVER_MM
 
-__all__ = ["BundleFacts", "ClockFacts", "FrameFacts", "LatticeFacts", "MechanismFacts"]
-
 _DESCRIBED: dict[str, Any] = {"use_attribute_docstrings": True}
 """Makes Pydantic, where it is used, take the strings below fields as their descriptions."""
 

@@ -25,20 +25,6 @@ from geoblanket.mechanism.place_metric import GREAT_CIRCLE, MOST_PLACES, NAMES
 from geoblanket.mechanism.problem import INFINITE_ETA_MM, NEVER_MM
 from geoblanket.mechanism.promise import DISCLOSED, DISCLOSED_BY_HOLD, DISCLOSED_BY_LATTICE
 
-__all__ = [
-    "LARGEST_HISTORIES",
-    "LARGEST_ROWS",
-    "MULTIPLIERS",
-    "PLACE_DISTANCES",
-    "BundleHeader",
-    "Clock",
-    "LatticeHeader",
-    "MechanismHeader",
-    "ZoneHeader",
-    "parsed_header",
-    "parsed_lattice",
-]
-
 _DISCLOSED_BEFORE: Final = "the zone and the regime of each report"
 """The same in older files."""
 

@@ -21,8 +21,6 @@ from geoblanket.mechanism.lattice.spec import DENOMINATOR
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.picture import dot_size, plot_map
 
-__all__ = ["plot_lattice", "plot_zones"]
-
 _LATTICE_REACH = 8.0
 """Within this many 1/ε kilometres nearly all reports lie."""
 _RINGS = (2.0, 10.0, 100.0)

@@ -22,8 +22,6 @@ from geoblanket.mechanism.costs import LARGEST_EPSILON
 from geoblanket.mechanism.lattice.spec import LatticeSpec
 from geoblanket.mechanism.problem import NEVER_MM
 
-__all__ = ["ANYTHING", "DEFAULT_POLICY", "Policy"]
-
 _MICRO: Final = 10**6
 _LISTED: Final = 3
 

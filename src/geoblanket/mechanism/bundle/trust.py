@@ -21,8 +21,6 @@ from geoblanket.mechanism.bundle.header import BundleHeader
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-__all__ = ["ANY_FILE", "HINT", "Trust", "check_signature", "sign_bundle", "signature_path"]
-
 HINT: Final = "Get it again from where it came from"
 _PREFIX = b"geoblanket bundle 1\0"
 _SIGNATURE_BYTES = 64

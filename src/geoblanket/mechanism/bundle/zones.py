@@ -18,8 +18,6 @@ from geoblanket._arrays import Floats, Indices, Ints
 from geoblanket._geodesy import haversine_m, local_metres
 from geoblanket.mechanism.verifier import components
 
-__all__ = ["ZoneFacts", "ZoneTable", "snapping_radius_m", "zone_facts", "zone_in_words", "zone_name", "zone_order"]
-
 _GRID: Final = 32
 _PRECISION_M: Final = 1.0
 _MOST_CELLS: Final = 4096

@@ -28,15 +28,6 @@ import numpy as np
 
 from geoblanket._arrays import Ints
 
-__all__ = [
-    "LARGEST_SQUARE",
-    "MANTISSA_BITS",
-    "exponents",
-    "mantissas",
-    "rate_for",
-    "slope",
-]
-
 MANTISSA_BITS: Final = 31
 LARGEST_SQUARE: Final = 2**30
 """Squared distances must be below it: 32,768 units."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -21,8 +21,6 @@ from geoblanket.mechanism.lattice.spec import DENOMINATOR, SINK, Drawing, Lattic
 from geoblanket.mechanism.lattice.verifier import LatticeCertificate, verify_lattice
 from geoblanket.mechanism.promise import DISCLOSED_BY_HOLD, DISCLOSED_BY_LATTICE, Promise
 from geoblanket.mechanism.sampling import random_word, random_words
-
-__all__ = ["Lattice", "largest_hold_mm"]
 
 _AT_A_TIME: Final = 1 << 12
 
@@ -184,7 +182,6 @@ class Lattice:
         """How far reports lie from the truth on average, kilometres; the limit of all mechanisms is 2/ε (`limit`)."""
         return mean_error_km(self.spec)
 
-    @cache  # noqa: B019  # a lattice lives as long as its process, and few distances are asked for
     def loss_curve(self, apart_m: float) -> LossCurve:
         """Return how well one report tells coordinates up to a distance apart, metres, from one another."""
         plane = self.spec.plane

@@ -23,8 +23,6 @@ import numpy as np
 
 from geoblanket.mechanism.lattice.spec import DENOMINATOR, SINK_BASE, LatticeSpec
 
-__all__ = ["limit_km", "mean_error_km", "tracking_limit_km"]
-
 _FROM_THE_MIDDLE = (math.sqrt(2) + math.asinh(1)) / 6
 """Mean distance from the middle of a square to its points, in sides: how far a cell of the torus is away."""
 

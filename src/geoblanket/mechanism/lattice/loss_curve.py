@@ -41,6 +41,7 @@ increased.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -48,8 +49,6 @@ import numpy as np
 from geoblanket._arrays import Floats
 from geoblanket.mechanism.certainty import LARGEST_LOSS, LOSSES, LossCurve, excess, loss_grid
 from geoblanket.mechanism.lattice.spec import DENOMINATOR, SINK_BASE, LatticeSpec
-
-__all__ = ["lattice_curve"]
 
 _REACH: Final = 10.5
 """Cells within this distance times a are summed one by one: all but one report in two thousand."""
@@ -60,6 +59,7 @@ _SMALL: Final = 0.05
 _FLOATS: Final = 1e-9
 
 
+@lru_cache(maxsize=16)  # a few: a service that loads bundle after bundle forgets those that it no longer has
 def lattice_curve(spec: LatticeSpec, distance: float) -> LossCurve:
     """Return the curve of one report for points of the frame up to a distance apart, in units."""
     h, a = spec.cell_units, math.log(2) * spec.rate / 2**33

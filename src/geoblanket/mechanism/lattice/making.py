@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final
@@ -17,8 +16,6 @@ from geoblanket.mechanism.costs import check_epsilon
 from geoblanket.mechanism.lattice.kernel import LARGEST_SQUARE, exponents, mantissas, rate_for, slope
 from geoblanket.mechanism.lattice.plane import Plane, plane_over
 from geoblanket.mechanism.lattice.spec import DENOMINATOR, SINK_BASE, LatticeSpec, octant_count
-
-__all__ = ["LARGEST_CELLS", "Area", "make_spec", "spec_over"]
 
 LARGEST_CELLS: Final = 2**26
 """Cells of a frame, at most: a square of 8,192, which is 819 km at ε = 2 per km with cells of 200/ε m."""
@@ -131,7 +128,7 @@ def make_spec(plane: Plane, *, epsilon_micro: int, cell_units: int, progress: Pr
     epsilon = Fraction(epsilon_micro * plane.unit_mm, 10**12)
     floor = math.floor(DENOMINATOR * _FLOOR_SHARE / (plane.side // cell_units) ** 2)
     rounding = Fraction(1, floor) + _ROUNDING
-    steepest = epsilon * _typical_steepness(float(epsilon) * cell_units)
+    steepest = epsilon * _typical_steepness(float(epsilon) * cell_units, cell_units)
     best: LatticeSpec | None = None
     for attempt in range(_ROUNDS):
         progress("multipliers", attempt, None)
@@ -153,9 +150,12 @@ def make_spec(plane: Plane, *, epsilon_micro: int, cell_units: int, progress: Pr
     )
 
 
-def _typical_steepness(epsilon_cell: float) -> Fraction:
-    """Return the share of ε that the multipliers take, about, for cells of this size times ε."""
-    return Fraction(0.16 * epsilon_cell**2).limit_denominator(10**9)
+def _typical_steepness(epsilon_cell: float, cell_units: int) -> Fraction:
+    """Return the share of ε that the multipliers take, about, for cells of this size times ε.
+
+    It is a fit, 0 to 2 % above what is measured from 11 to 100 units on: most lattices need one round.
+    """
+    return Fraction(0.159 * (1 - 1.1 / cell_units) * epsilon_cell**2).limit_denominator(10**9)
 
 
 def _with_multipliers(plane: Plane, epsilon_micro: int, cell_units: int, rate: int, floor: int) -> LatticeSpec:
@@ -208,28 +208,25 @@ def _multipliers(spec: LatticeSpec, guess: int) -> Indices:
 
 
 def _largest(m: Ints, exponent: Ints, spec: LatticeSpec, target: int, guess: int) -> int:
-    outside = spec.window.outside * spec.floor
+    floor, outside = spec.floor, spec.window.outside * spec.floor
 
-    def total(multiplier: int) -> int:
-        return int(np.maximum(m * multiplier >> exponent, spec.floor).sum()) + outside
+    def total(multiplier: int) -> tuple[int, float]:
+        """Return the weight of all cells, and how much it grows with the multiplier."""
+        weights = m * multiplier >> exponent
+        lowest = floor * int(np.count_nonzero(weights <= floor))
+        inside = int(np.maximum(weights, floor, out=weights).sum())
+        return inside + outside, (inside - lowest) / multiplier
 
     # Above the floor the total is linear in the multiplier, nearly: a few secants end at the step where it passes.
-    known = total(guess)
     for _ in range(60):
-        above = m * guess >> exponent > spec.floor
-        gain = float(np.ldexp(m[above].astype(np.float64), -exponent[above].astype(np.int32)).sum())
+        known, gain = total(guess)
         step = math.floor((target - known) / gain)
         if step == 0 and known <= target:
-            return guess if total(guess + 1) > target else _climb(total, guess, target)
+            while total(guess + 1)[0] <= target:
+                guess += 1
+            return guess
         guess += step or -1
-        known = total(guess)
     raise ParameterError("No multiplier was found. This frame is too small for its ε.")
-
-
-def _climb(total: Callable[[int], int], guess: int, target: int) -> int:
-    while total(guess + 1) <= target:
-        guess += 1
-    return guess
 
 
 def _steepest(multipliers: Indices, n: int) -> float:

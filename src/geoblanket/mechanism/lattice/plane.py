@@ -29,8 +29,6 @@ import numpy.typing as npt
 from geoblanket._arrays import Bools, Floats, Ints
 from geoblanket.errors import InputError, ParameterError
 
-__all__ = ["Plane", "plane_over"]
-
 _SCALE_BITS: Final = 30
 _FULL_CIRCLE_E7: Final = 3_600_000_000
 _RADIUS_MM: Final = 6_371_008_800

@@ -52,8 +52,6 @@ from geoblanket._arrays import Indices, Ints
 from geoblanket.mechanism.lattice.kernel import exponents, mantissas
 from geoblanket.mechanism.lattice.plane import Plane
 
-__all__ = ["DENOMINATOR", "SINK", "SINK_BASE", "Drawing", "LatticeSpec", "Window", "octant_count"]
-
 DENOMINATOR: Final = 2**62
 SINK: Final = 0
 """The cell that gets what is missing to 2^62: in the south-western corner of the margin."""

@@ -19,8 +19,6 @@ from geoblanket._arrays import Ints
 from geoblanket.errors import LatticeViolation, MechanismError
 from geoblanket.mechanism.lattice.spec import LatticeSpec
 
-__all__ = ["LatticeCertificate", "verify_lattice"]
-
 _TOTAL: Final = 2**62
 _SINK_BASE: Final = 2**44
 _LOG_2_ABOVE: Final = Fraction("0.6931471805599453095")

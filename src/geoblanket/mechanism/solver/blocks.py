@@ -16,8 +16,6 @@ from geoblanket._arrays import Bools, Floats, Positions, Singles
 from geoblanket.mechanism.solver import lapack
 from geoblanket.mechanism.solver.linear_program import EXPONENT_CAP, Cone, slack_below
 
-__all__ = ["Block", "Centring", "ImpreciseError", "StepLimits"]
-
 _ROWS_AT_ONCE = 64
 """Rows whose pairs are looked at together: so many stay in the processor's cache."""
 _NEW_PAIRS_PER_ROW = 5

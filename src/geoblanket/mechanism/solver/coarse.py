@@ -23,8 +23,6 @@ from geoblanket.mechanism.solver.interior_point import Iterate, Pool, Search, po
 from geoblanket.mechanism.solver.linear_program import Clusters, Cone, LinearProgram, with_slack
 from geoblanket.mechanism.solver.pricing import PRICES_AT_ONCE, Pricer, push
 
-__all__ = ["search_coarsely"]
-
 _SEARCH_SHARE = 0.1
 """Of the gap, to which smooth mechanisms are searched: how near the best of them comes to the optimum matters more."""
 _PRICING_SHARE = 0.05

@@ -16,8 +16,6 @@ from geoblanket._arrays import Floats
 from geoblanket.errors import ParameterError
 from geoblanket.mechanism.solver.linear_program import EXPONENT_CAP, LinearProgram, slack_below, sum_below
 
-__all__ = ["LARGEST_RATIO", "MOST_CONSTRAINTS", "HighsAnswer", "run_highs", "solve_with_highs"]
-
 LARGEST_RATIO = 1e9
 """Larger coefficients break LP solvers; the smaller ratio is a stronger constraint, so it is safe."""
 MOST_CONSTRAINTS = 20_000_000

@@ -10,8 +10,6 @@ import numpy as np
 
 from geoblanket._arrays import Floats, Positions
 
-__all__ = ["Incumbent", "Stopped"]
-
 _NEXT_TO_NOTHING = 1e-12
 
 

@@ -30,8 +30,6 @@ from geoblanket.mechanism.solver import lapack
 from geoblanket.mechanism.solver.blocks import Block, Centring, ImpreciseError, StepLimits
 from geoblanket.mechanism.solver.linear_program import Cone, sum_below
 
-__all__ = ["Iterate", "PathFollower", "Pool", "Search", "Stop", "pool", "power_of_two"]
-
 _STALLED_STEP = 0.02
 _STALLED_STEPS = 5
 """After so many steps in a row, each shorter than `_STALLED_STEP`, floating-point numbers are taken to be spent."""

@@ -16,9 +16,6 @@ from scipy.linalg import cython_blas, cython_lapack
 
 from geoblanket._arrays import Floats, Singles
 
-__all__ = ["banded_factor", "banded_solve", "factor", "inverse", "multiply", "solve"]
-
-
 _get_name = ctypes.pythonapi.PyCapsule_GetName
 _get_name.restype, _get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
 _get_pointer = ctypes.pythonapi.PyCapsule_GetPointer

@@ -39,8 +39,6 @@ from scipy.sparse.csgraph import dijkstra, minimum_spanning_tree
 
 from geoblanket._arrays import Bools, Floats, Positions
 
-__all__ = ["EXPONENT_CAP", "Clusters", "Cone", "LinearProgram", "slack_below", "sum_below", "with_slack"]
-
 _ROUNDING = 2.0**-53
 _TINY = 1e-290
 EXPONENT_CAP = 44.0

@@ -22,8 +22,6 @@ from geoblanket.mechanism.solver.interior_point import pool
 from geoblanket.mechanism.solver.linear_program import Cone, LinearProgram
 from geoblanket.mechanism.solver.selection import begin, search
 
-__all__ = ["Event", "Method", "OptimiseResult", "Outcome", "Progress", "optimise"]
-
 _SEARCH_SHARE = 0.95
 """Of the gap, for the search: the exact repair, which comes after it, costs a little too."""
 

@@ -26,8 +26,6 @@ from geoblanket.mechanism.solver.blocks import Block
 from geoblanket.mechanism.solver.interior_point import PathFollower, Pool, power_of_two
 from geoblanket.mechanism.solver.linear_program import EXPONENT_CAP, Cone
 
-__all__ = ["PRICES_AT_ONCE", "Price", "Pricer", "push"]
-
 PRICES_AT_ONCE = 16
 """Outputs priced between two reports of progress: enough work for all threads, little enough to stop soon."""
 _ROUNDING = 2.0**-53

@@ -20,8 +20,6 @@ from geoblanket.mechanism.solver.interior_point import Iterate, Pool, Search
 from geoblanket.mechanism.solver.linear_program import Clusters, LinearProgram, slack_below, sum_below, with_slack
 from geoblanket.mechanism.solver.pricing import PRICES_AT_ONCE, Price, Pricer, push
 
-__all__ = ["Level", "Prices", "begin", "search"]
-
 _DROP_BELOW_GAP = 0.03
 """With a larger gap the mass of an output does not tell yet whether the optimum uses it."""
 _DROP_ABOVE_GAPS = 5.0

@@ -20,20 +20,6 @@ from geoblanket.release.budget import Budget
 from geoblanket.serve.gateway.messages import AllowList, Dropped, checked_device
 from geoblanket.serve.server import is_loopback
 
-__all__ = [
-    "EXAMPLE",
-    "BudgetTable",
-    "DeviceTable",
-    "GatewayConfig",
-    "HttpTable",
-    "LinesTable",
-    "MessagesTable",
-    "MqttTable",
-    "UpstreamTable",
-    "read_config",
-    "write_example",
-]
-
 _SHORTEST_TOKEN: Final = 16
 _THIS_MACHINE: Final = "localhost"
 _PORTS: Final = {"http": 80, "https": 443, "mqtt": 1883, "mqtts": 8883}

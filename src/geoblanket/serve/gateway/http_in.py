@@ -58,8 +58,6 @@ from geoblanket.serve.limits import (
 )
 from geoblanket.serve.metrics import GatewayMetrics, ObserveMiddleware
 
-__all__ = ["HTTP_LIMITS", "Accounts", "create_app"]
-
 HTTP_LIMITS: Final = Limits(requests=512, connections=768, body_bytes=1 << 16, arrival_s=20.0)
 """How much load the gateway accepts. Devices keep their connections for a while."""
 

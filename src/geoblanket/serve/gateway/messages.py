@@ -42,32 +42,6 @@ from geoblanket._untrusted import read_object
 from geoblanket.errors import ParameterError
 from geoblanket.release.reporter import Kind
 
-__all__ = [
-    "BETRAYING",
-    "HARMLESS",
-    "OWNTRACKS_ANSWER",
-    "RESERVED",
-    "AllowList",
-    "Dropped",
-    "Position",
-    "Reason",
-    "Released",
-    "WantedFence",
-    "checked_device",
-    "device_of_topic",
-    "line_message",
-    "osmand_parameters",
-    "osmand_query",
-    "owntracks_message",
-    "read_line",
-    "read_osmand",
-    "read_osmand_json",
-    "read_owntracks",
-    "read_traccar",
-    "topic_of",
-    "user_and_device",
-]
-
 Scalar = str | int | float | bool
 """A value that may pass besides the position."""
 

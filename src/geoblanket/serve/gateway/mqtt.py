@@ -33,8 +33,6 @@ from geoblanket.serve.metrics import GatewayMetrics, where
 if TYPE_CHECKING:
     from paho.mqtt.client import Client, MQTTMessage
 
-__all__ = ["MqttIn", "MqttUpstream"]
-
 _log = logging.getLogger(__name__)
 
 _SOURCE: Final = "mqtt"

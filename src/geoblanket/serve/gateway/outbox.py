@@ -25,8 +25,6 @@ from typing import Final, Literal
 from geoblanket.errors import LedgerError
 from geoblanket.serve.gateway.messages import Released
 
-__all__ = ["JITTER_S", "OFFSET_S", "Outbox", "Schedule"]
-
 OFFSET_S: Final = 5
 """Seconds from the end of a slot until its messages begin to leave: time for the last fixes of the slot to arrive."""
 JITTER_S: Final = 5

@@ -34,8 +34,6 @@ from geoblanket.serve.metrics import GatewayMetrics, where
 if TYPE_CHECKING:
     from geoblanket.serve.gateway.mqtt import MqttIn
 
-__all__ = ["Gateway", "run"]
-
 _log = logging.getLogger(__name__)
 
 _LARGEST_LINE: Final = 4096

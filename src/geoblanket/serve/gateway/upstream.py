@@ -33,8 +33,6 @@ from geoblanket.serve.gateway.messages import (
 from geoblanket.serve.gateway.outbox import Outbox
 from geoblanket.serve.metrics import GatewayMetrics
 
-__all__ = ["HttpSender", "LineSender", "SenderUpstream", "Upstream", "client_context"]
-
 _log = logging.getLogger(__name__)
 
 _AT_ONCE: Final = 256

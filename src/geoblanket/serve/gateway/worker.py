@@ -33,8 +33,6 @@ from geoblanket.serve.gateway.messages import Position, Reason, Released, Wanted
 from geoblanket.serve.gateway.outbox import Outbox, Schedule
 from geoblanket.serve.metrics import GatewayMetrics, where
 
-__all__ = ["Done", "Enrolment", "ReleaseWorker", "open_outbox"]
-
 _log = logging.getLogger(__name__)
 
 _WAITING: Final = 4096

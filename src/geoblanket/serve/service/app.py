@@ -33,8 +33,6 @@ from geoblanket.serve.service.page import add_page
 from geoblanket.serve.service.receiver import Receiver
 from geoblanket.serve.service.report import ReportWorker
 
-__all__ = ["create_app"]
-
 _log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 2.0

@@ -33,8 +33,6 @@ from geoblanket.mechanism.bundle.trust import ANY_FILE, Trust, signature_path
 from geoblanket.mechanism.bundle.zones import zone_order
 from geoblanket.serve.limits import NO_BUNDLE, NO_COORDINATES, NO_SIGNATURE, NO_ZONES, Refused, documented
 
-__all__ = ["BundleStore", "ServedBundle", "encoded", "feature", "guarantee_facts", "router"]
-
 _log = logging.getLogger(__name__)
 
 _SIGNATURE_BYTES = 64

@@ -13,8 +13,6 @@ from geoblanket.roads.distances import distances_within, weight_matrix
 from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph
 from geoblanket.serve.service.bundles import encoded, feature
 
-__all__ = ["Line", "points", "roads_geojson", "street_drive", "street_lines"]
-
 Line = list[list[float]]
 """Longitude and latitude of each point."""
 _DIGITS: Final = 5

@@ -35,8 +35,6 @@ from geoblanket.serve.service.city_map import roads_geojson
 from geoblanket.serve.service.replay import MotionModels, Way, fits, held_out_trips, in_frame
 from geoblanket.tracking.motion_model import MotionModel
 
-__all__ = ["ExploredLattice", "ExploredZones", "Explorer"]
-
 _MOST_REPLAYS, _TURN_S = 2, 15.0
 """Replays at once, and seconds that another one waits for its turn."""
 _BLOCKS_ACROSS: Final = 71

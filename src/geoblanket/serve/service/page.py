@@ -26,8 +26,6 @@ from geoblanket.serve.limits import NO_BUNDLE, NO_ZONES, NOT_FOUND, Refusal, Ref
 from geoblanket.serve.service.explorer import ExploredLattice, ExploredZones, Explorer
 from geoblanket.serve.service.replay import Way, live_at_home, made_up_drive, replay
 
-__all__ = ["PAGE_POLICY", "add_page"]
-
 PAGE_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "worker-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

@@ -35,8 +35,6 @@ from geoblanket.serve.metrics import RequestMetrics, counting_refusals
 from geoblanket.tracking.motion_model import MotionModel
 from geoblanket.tracking.tracker import Outcome, Tracked, Tracker
 
-__all__ = ["Receiver", "router"]
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LATE_SLOTS: Final = 2
 _EARLY_S: Final = 600.0

@@ -43,8 +43,6 @@ from geoblanket.tracking.filtering import BeliefFilter, Sequences, follow
 from geoblanket.tracking.learning import learn_motion
 from geoblanket.tracking.motion_model import MotionModel, Singles
 
-__all__ = ["MotionModels", "Way", "fits", "held_out_trips", "in_frame", "live_at_home", "made_up_drive", "replay"]
-
 _MOST_TRIPS: Final = 24
 _LEAST_STEPS: Final = 8
 _MOST_STEPS: Final = 240

@@ -33,8 +33,6 @@ from geoblanket.serve.limits import (
 )
 from geoblanket.serve.metrics import RequestMetrics, counting_refusals
 
-__all__ = ["ReportWorker", "router"]
-
 _FORWARDED: Final = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 _SAME_SITE: Final = frozenset({"same-origin", "none"})
 

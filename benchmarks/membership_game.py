@@ -54,17 +54,6 @@ from geoblanket.roads.places import Places
 from geoblanket.tracking.learning import learn_motion
 from geoblanket.tracking.motion_model import MotionModel, length_bin
 
-__all__ = [
-    "Audit",
-    "ErrorRates",
-    "MembershipAttack",
-    "MembershipGame",
-    "VehicleTrips",
-    "attack",
-    "clopper_pearson",
-    "epsilon_of_mu",
-]
-
 _FEWEST_RUNS = 4
 _RIDGE = 1e-6
 _LINES = 401
@@ -284,7 +273,7 @@ class MembershipGame:
     Ten trainings with a vehicle and ten without it prove nothing yet:
 
     >>> from geoblanket import RoadGraph, TrainingBudget, choose_places, scan_walks
-    >>> from geoblanket.lab.audit import MembershipGame
+    >>> from benchmarks.membership_game import MembershipGame
     >>> graph = RoadGraph.load("city.roads")
     >>> places = choose_places(graph, spacing_m=500)
     >>> vehicle = scan_walks("walks.parquet")[0].head(1).collect()["vehicle"].item()

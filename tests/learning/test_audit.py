@@ -16,10 +16,10 @@ import polars as pl
 import pytest
 
 from benchmarks.membership import CANARY, Town, too_little_noise
+from benchmarks.membership_game import MembershipGame, VehicleTrips
 from geoblanket._arrays import Ints
 from geoblanket._tables import write_table
 from geoblanket.errors import InputError, ParameterError
-from geoblanket.lab.audit import MembershipGame, VehicleTrips
 from geoblanket.lab.city.model import make_city
 from geoblanket.learning import TrainingBudget, private
 from geoblanket.learning.noise import BOUND

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest, norm
 
+from benchmarks.membership_game import ErrorRates, attack, clopper_pearson, epsilon_of_mu
 from geoblanket._training import epsilon_of
 from geoblanket.errors import ParameterError
-from geoblanket.lab.audit import ErrorRates, attack, clopper_pearson, epsilon_of_mu
 
 
 @pytest.mark.parametrize(("hits", "trials"), [(0, 10), (1, 10), (5, 10), (10, 10), (37, 1000), (999, 1000)])
