@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from geoblanket.errors import ParameterError
+from geoblanket.mechanism.costs import HOUR_S
 from geoblanket.mechanism.promise import fenced_m
 from geoblanket.planning.schedules import (
-    HOUR_S,
     Schedule,
     fence_km,
     schedule_by_distance,
