@@ -52,10 +52,10 @@ def test_the_figures_are_those_of_certainty_and_of_the_fence(lattice: Path, read
         assert f"after {what} {right} in 100" in text
     fenced = (1 + fence_delta(1000, 0.1, lat=0)) / 2
     assert f"after years of nights inside a fence {times_in_100(fenced)} in 100" in text
-    assert f"lead to 160 m from {'your' if reader == 'drivers' else 'a'} home" in text  # √(π/30)/2 km
+    assert f"about 160 m from {'your' if reader == 'drivers' else 'a'} home" in text  # √(π/30)/2 km
     assert "stays about 570 m off, after any number of them. The ways in and out tell more." in text
     assert "at most 30 new positions in any 1 h" in text  # 61 per km, 2 each
-    assert "deletes them after: 30 days" in text
+    assert "deletes positions after: 30 days" in text
     assert "<b>Ann</b>" in text
     assert "<b>" not in page.read_text("utf-8")
     assert not re.search("[α-ωΑ-Ω]", text)
@@ -74,7 +74,7 @@ def test_drivers_get_a_notice_and_an_officer_a_text_for_the_assessment(lattice: 
     for text in pages.values():
         assert "This page counts with no fence." in text
         assert "budget is enforced" not in text
-        assert "deletes them after: ____" in text
+        assert "deletes positions after: ____" in text
 
 
 @pytest.mark.usefixtures("no_browser")

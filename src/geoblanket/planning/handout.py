@@ -1,7 +1,7 @@
-"""One page to hand on: what reports tell, for drivers or for who answers for data protection, on a sheet of A4.
+"""One page to hand on: what reports tell, for drivers or for a data-protection officer, on a sheet of A4.
 
 All figures are those of the bundle's `Promise` and of the fence, as `certainty`, `show` and `plan` print them. There
-are no symbols: people who never heard of ε shall be able to read it.
+are no symbols: the readers have never heard of ε.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ Reader = Literal["drivers", "officer"]
 _BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "chrome", "msedge")
 _READERS: Final = {
     "drivers": ("What your vehicle tells about you", "A notice for drivers.", "your", "Questions, and your rights"),
-    "officer": ("Location reports: what is promised", "For a data-protection officer.", "a", "Answerable"),
+    "officer": ("Location reports: what is promised", "For a data-protection officer.", "a", "Responsible"),
 }
 """Title, line below it, whose home, and what the contact is for."""
 _APART_M: Final = 1000 * DISTANCES_KM[0]
-_TRIPS: Final = "A trip as a whole is not secret: whoever follows all reports of it learns roughly where it went."
+_TRIPS: Final = "A trip is not secret as a whole: anyone who has all its reports can roughly follow it."
 _TO_FILL_IN: Final = "____________________"
 _MOST_CAVEATS: Final = 6
 _IN_WORDS: Final = {"ε": "epsilon", "δ": "delta", "η": "eta", "ρ": "rho", "Σ": "sum of "}
@@ -76,7 +76,7 @@ class _Facts:
         if self.promise.between == "location" and self.promise.interval_s is not None:
             at_rest = AtRest(self.promise.epsilon, self.promise.interval_s, self.promise.hold_m)
             near = two_digits(at_rest.found_m["month"])
-            yield f"Without a fence, nights add up: after a month of them, all reports lead to {near} from {your} home."
+            yield f"Without a fence, somebody who has a month of nights is about {near} from {your} home."
         if self.fence_km is None:
             yield "This page counts with no fence. A fence hides a home for good."
             return
@@ -92,7 +92,7 @@ class _Facts:
             drawn = int(budget.epsilon / self.promise.costs.largest_per_km + 1e-9)
             most = f"at most {drawn:,} new positions in any {every(budget.window_s)}"
             yield f"A budget is enforced on the vehicle: {most}. After that it draws no new one."
-        yield f"Whoever receives the positions deletes them after: {kept_for or _TO_FILL_IN}"
+        yield f"The recipient deletes positions after: {kept_for or _TO_FILL_IN}"
         if self.promise.hold_m:
             yield "On the vehicle, one true position is kept, encrypted, until the next new position is drawn."
 
@@ -112,7 +112,7 @@ class _Facts:
         return (
             "Positions are perturbed on the vehicle before they are sent (metric differential privacy, epsilon = "
             f"{promise.epsilon:.9g} per {promise.unit}). The guarantee is verified in exact arithmetic whenever the "
-            f"mechanism is loaded. Whoever thought {self.between()}, equally probable is right at most "
+            f"mechanism is loaded. The best guess between {self.between()}, is right at most "
             f"{times_in_100(promise.certainties['one report'].right)} times in 100 after one report{after}; 50 would "
             f"be chance.{fenced} The remaining risk is what is not promised above. As long as reports carry a name or "
             "number, they remain personal data."

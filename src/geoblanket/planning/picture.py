@@ -81,7 +81,7 @@ def _draw_choice(axes: Axes, plan: Plan) -> None:
     axes.set_ylabel("mean error on the road, km", fontsize=8.5, color=INK)
     axes.set_title("What a recipient and what an attacker knows", loc="left", fontsize=9.5, color=INK)
     axes.legend(
-        frameon=False, fontsize=7.5, loc="upper right", bbox_to_anchor=(1, 0.88),
+        frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=3,
         title=f"a report every …, ε = {_listed(plan)} from left to right", title_fontsize=7.5, alignment="left",
     )  # fmt: skip
 
