@@ -35,6 +35,7 @@ from geoblanket.blanket.discovery import discover
 from geoblanket.build.blanket_lengths import KnownLengths, read_found_blankets, regions_of_source
 from geoblanket.mechanism.bundle.storage import LatticeBundle, load_bundle, save_lattice
 from geoblanket.mechanism.lattice.lattice import Lattice
+from geoblanket.mechanism.lattice.limit import tracking_limit_km
 from geoblanket.mechanism.lattice.making import Area, spec_over
 from geoblanket.mobility.histories import count_histories
 from geoblanket.mobility.walks import Split, scan_walks, split_walks
@@ -280,6 +281,23 @@ def report(known: Known, blankets: dict[str, Lengths], epsilons: Sequence[float]
         print(
             f"ε = {epsilon:g}: tracking takes off " + "; ".join(f"{name}: {part:.0%}" for name, part in taken.items())
         )
+        print(
+            f"  root mean square error by walks, order 2: {_rms(usual[number]):.3f} km. By the bound of van Trees, no "
+            "tracker and no mechanism with this promise follows a Gaussian walk of the same steps "
+            f"({_rms(_steps_km(known)):.3f} km) to less than "
+            f"{tracking_limit_km(epsilon, _rms(_steps_km(known))):.3f} km."
+        )
+
+
+def _steps_km(known: Known) -> Floats:
+    """Return how far apart the places of a trip are from one report to the next, km."""
+    lat, lon = known.places.lat[known.place], known.places.lon[known.place]
+    apart: Floats = haversine_m(lat[1:], lon[1:], lat[:-1], lon[:-1]) / 1000
+    return np.delete(apart, known.starts[1:] - 1)
+
+
+def _rms(values: Floats) -> float:
+    return float(np.sqrt((values**2).mean()))
 
 
 def streamed(roads: str, walks: str | None, order: int, peer: bool) -> tuple[int, int, float]:
