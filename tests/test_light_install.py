@@ -156,7 +156,7 @@ SAYING = {
         "blanket discover --walks a --roads b --out c",
         "build --roads a --walks b --epsilon 1 --out c",
         "build --set help",
-        "plan --roads a --hour 2",
+        "plan --roads a --sure 70%",
         "report a --out b",
         "evaluate --roads a --walks b --out c",
         "model --roads a --out b",

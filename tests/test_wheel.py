@@ -41,7 +41,7 @@ COMMANDS = {
         perturb own.lattice --traces own.traces --out trips.parquet
         track own.lattice trips.parquet --model own.model --truth own.traces --out tracked.parquet
         sample --model own.model --roads own.roads --out drawn.parquet --set trips=200
-        plan --roads own.roads --hour 300
+        plan --roads own.roads --sure 90%
         roads export own.roads --to roads.parquet
     """,
     "private": "learn --walks walks.parquet --roads city.roads --epsilon-train 2 --out private.model",

@@ -69,7 +69,7 @@ class Outcome:
 
     >>> home = plan.outcomes[0]
     >>> home.wish, home.asked, home.kept
-    ('home', 350.0, True)
+    ('home', 350, True)
     """
 
     wish: str
@@ -82,6 +82,10 @@ class Outcome:
     """Whether the plan keeps the wish; None as long as nothing was simulated."""
     asked_in_words: str
     got_in_words: str
+
+    def __repr__(self) -> str:
+        kept = "not simulated" if self.kept is None else "kept" if self.kept else "not kept"
+        return short_repr(self, f"{self.asked_in_words}: {kept}")
 
 
 @dataclass(frozen=True, kw_only=True)
