@@ -47,7 +47,8 @@ class Wishes:
     Examples
     --------
     >>> from geoblanket import Wishes
-    >>> Wishes.read(home="350m/month", apart="100m", sure="70%", road="0.5km").given()
+    >>> wishes = Wishes.read(home="350m/month", apart="100m", sure="70%", road="0.5km")
+    >>> wishes.given()
     {'home': 350.0, 'sure': 0.7, 'road': 500.0}
     """
 
