@@ -46,8 +46,8 @@ class _EvaluateSettings:
 class _PaperSettings:
     """Settings of `evaluate paper` besides those of the work."""
 
-    city: Literal["porto", "rome", "both"] = "both"
-    """Which of the paper's cities."""
+    city: Literal["porto", "rome", "both", "sanfrancisco"] = "both"
+    """Which city; both are the paper's."""
     report: bool = True
     """Whether to write a report too: a page with figures, in FOLDER/report."""
 
@@ -155,7 +155,7 @@ def paper(
     paper's claims are written beside the results, with our numbers: claims.csv.
     """
     from geoblanket.lab.evaluate.experiment import read_experiment, shipped_experiments
-    from geoblanket.lab.study.cities import PAPER_CITIES, SETTINGS, prepare_city
+    from geoblanket.lab.study.cities import CITY_SOURCES, SETTINGS, prepare_city
 
     settings = _PAPER.read(set_)
     published = setting == "published"
@@ -164,11 +164,11 @@ def paper(
     experiments = [read_experiment(name, quick=quick) for name in ("published" if published else "paper", *beyond)]
     _check_folder(out, resume=resume, overwrite=overwrite)
     city = settings.get("city", "both")
-    names = list(PAPER_CITIES) if city == "both" else [city]
+    names = ["porto", "rome"] if city == "both" else [city]
     with progress_bars() as progress:
         cities = [
             prepare_city(
-                PAPER_CITIES[name],
+                CITY_SOURCES[name],
                 data,
                 out / name,
                 setting=SETTINGS[setting],

@@ -147,7 +147,7 @@ class Evaluation:
     results: pl.DataFrame
     """`RESULTS_SCHEMA`."""
     notes: tuple[str, ...]
-    """Remarks about single methods, for example why there is no mechanism."""
+    """Remarks: about drawn steps, or about single methods, for example why there is no mechanism."""
     violations: tuple[Violation, ...]
     """Violated checks; see `sanity`."""
 
@@ -311,6 +311,7 @@ class _Plan:
                     delay=delay,
                     destinations=experiment.destinations,
                     max_tasks=experiment.max_tasks,
+                    max_steps=experiment.max_steps,
                     seed=experiment.seed,
                     progress=progress,
                 )
@@ -393,8 +394,14 @@ class _Plan:
         )
 
     def notes(self) -> list[str]:
-        """Return remarks about single methods."""
-        return [
+        """Return remarks about the judging and about single methods."""
+        drawn = dict.fromkeys(
+            f"{self._files.name}, experiment '{self._experiment.name}': judged by {len(city.steps):,} steps, drawn "
+            f"from the {city.held_out_steps:,} of held-out vehicles"
+            for city in self._city_of.values()
+            if len(city.steps) < city.held_out_steps
+        )
+        return list(drawn) + [
             f"{self._where(task.data.number)}, ε = {task.setting.epsilon:g}, {method.method}: {method.note}"
             for name, task in self.tasks.items()
             for method in self._store.get(name).methods

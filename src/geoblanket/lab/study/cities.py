@@ -1,4 +1,4 @@
-"""The two cities of the paper: from raw files to the inputs of an evaluation."""
+"""The two cities of the paper, and San Francisco: from raw files to the inputs of an evaluation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ from geoblanket.roads.importer import import_roads
 from geoblanket.roads.simplification import in_largest_part
 from geoblanket.traces.importing import Reading, TraceFormat, import_traces
 
-_INTERVAL_S = 30.0
 _TIMED = 2000
 """Predictions to measure the time of."""
 _TABLE_COLUMNS = {"vehicle": "trip", "trip": "trip", "time": "time", "lat": "lat", "lon": "lon"}
@@ -44,9 +43,13 @@ class CitySource:
     time_zone: str
     box: tuple[float, float, float, float] | None = None
     """South, north, west and east of the part that zones are cut from, degrees; None for all of it."""
+    interval_s: float = 30.0
+    """Between the steps of walks, seconds."""
+    by: tuple[str, ...] | None = None
+    """Grouping for blankets; None for that of the setting."""
 
 
-PAPER_CITIES = {
+CITY_SOURCES = {
     "porto": CitySource(
         "porto",
         roads=("nodes.csv", "edges.csv"),
@@ -62,6 +65,15 @@ PAPER_CITIES = {
         time_zone="Europe/Rome",
         # Within the Aurelian walls, about: where the sample has enough vehicles.
         box=(41.880, 41.920, 12.450, 12.520),
+    ),
+    "sanfrancisco": CitySource(
+        "sanfrancisco",
+        roads=("nodes.csv", "edges.csv.gz"),
+        traces={"cabspottingdata.tar.gz": "cabspotting", "cabspotting_421_taxis.tar.xz": "cabspotting"},
+        regions="sanfrancisco",
+        time_zone="America/Los_Angeles",
+        interval_s=60.0,  # as often as its taxis tell where they are
+        by=("hour", "speed", "region"),  # 24 days of each taxi are enough for groups by hour too
     ),
 }
 
@@ -204,7 +216,7 @@ class _Preparation:
             self.folder / "walks-nodes.parquet",
             self.folder / "whole.roads",
             DiscoveryOptions(
-                by=[self.setting.by],
+                by=[self.city.by or self.setting.by],
                 regions=self.city.regions,
                 largest=self.setting.largest,
                 test=self.setting.test,
@@ -238,7 +250,7 @@ class _Preparation:
             self.folder / "traces.parquet",
             roads,
             out,
-            interval_s=_INTERVAL_S,
+            interval_s=self.city.interval_s,
             spacing_m=spacing_m,
             workers=self.workers,
             progress=self.progress,
