@@ -55,7 +55,7 @@ _NOT_ALIKE = (
 
 
 def read_facts(folder: str | Path, cities: Iterable[str]) -> Mapping[str, Facts]:
-    """Return what was measured in the preparation of `geoblanket evaluate paper`, and in a study in CITY/study."""
+    """Return what was measured by `geoblanket reproduce` in the folder of each city, and in its study."""
     facts: dict[str, dict[str, Measured]] = {}
     for city in cities:
         claims = _read_json(Path(folder) / city / "study" / "study.json").get("claims", [])
