@@ -23,6 +23,7 @@ from geoblanket.lab.study.report import write_report
 from geoblanket.lab.study.running import StudyOptions, run_study
 from geoblanket.mobility.histories import LONGEST_PAST
 from geoblanket.mobility.matching import match_traces
+from geoblanket.mobility.walks import Split, scan_walks, split_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.importer import import_roads
 from geoblanket.roads.simplification import in_largest_part
@@ -163,6 +164,7 @@ def prepare_city(
         "traces.parquet": preparation.traces,
         "walks.parquet": preparation.walks,
         "walks-nodes.parquet": preparation.walks_between_nodes,
+        "walks-train.parquet": preparation.training_walks,
         "findings.parquet": preparation.findings,
         "city.predictor": preparation.predictor,
     }.items():
@@ -255,9 +257,20 @@ class _Preparation:
         # Of the whole city: blankets need many walks, and are found for regions of the map, not for places.
         self._match(out, self.folder / "whole.roads", spacing_m=0.0)
 
+    def training_walks(self, out: Path) -> None:
+        # Those of vehicles that the evaluation does not hold out: nothing is learned from the others.
+        judged, _ = scan_walks(self.folder / "walks.parquet")
+        parts = split_walks(judged, path=self.folder / "walks.parquet", part="held_out", split=Split())
+        of_judged = pl.Series(parts.walks[parts.chosen]).implode()
+        held_out = judged.filter(pl.col("walk").is_in(of_judged)).select("vehicle").unique()
+        walks, about = scan_walks(self.folder / "walks-nodes.parquet")
+        write_table(
+            walks.join(held_out, on="vehicle", how="anti", maintain_order="left"), out, kind="walks", about=about
+        )
+
     def findings(self, out: Path) -> None:
         discover(
-            self.folder / "walks-nodes.parquet",
+            self.folder / "walks-train.parquet",
             self.folder / "whole.roads",
             DiscoveryOptions(
                 by=[self.city.by or self.setting.by],
