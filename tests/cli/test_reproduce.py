@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 
 import polars as pl
@@ -245,7 +246,7 @@ def test_the_whole_command_writes_a_page_with_the_papers_claims(raw: Path, finis
     shutil.copytree(finished / "porto", tmp_path / "porto")
     code, talk, error = run(raw, tmp_path, "--set", "study=true")
     assert code == 0, (talk, error)
-    assert "The paper's numbers and ours" in (tmp_path / "report" / "report.html").read_text("utf-8")
+    assert "The paper's numbers and ours" in unescape((tmp_path / "report" / "report.html").read_text("utf-8"))
     claims = pl.read_csv(tmp_path / "claims.csv")
     assert "ours (Porto)" in claims.columns
     rejected = claims.filter(pl.col("claim") == "rejected at |B| = 1")["ours (Porto)"].item()

@@ -207,8 +207,10 @@ def study_city(
 def _check_setting(path: Path, setting: PaperSetting) -> None:
     """Keep the setting with the files that are made for it; refuse files of another."""
     wanted = json.dumps(asdict(setting), indent=2)
-    if path.exists() and path.read_text(encoding="utf-8") != wanted:
-        raise MismatchError(f"{path.parent}: was prepared for another setting ({path.name}). Give another folder.")
+    if path.exists():
+        if path.read_text(encoding="utf-8") != wanted:
+            raise MismatchError(f"{path.parent}: was prepared for another setting ({path.name}). Give another folder.")
+        return
     make_folder(path.parent)
     with atomic_output(path) as temporary:
         temporary.write_text(wanted, encoding="utf-8")
