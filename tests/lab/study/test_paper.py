@@ -148,6 +148,18 @@ def test_one_city_alone_has_a_table() -> None:
     )  # fmt: skip
 
 
+def test_another_city_is_judged_by_what_the_paper_says_of_both() -> None:
+    near = Interval(-0.05, -0.03)
+    keys = ("correlation:spearman:longitude", "correlation:pearson:speed", "classifier:longitude", "rejected:first")
+    claims = {claim.key: claim for claim in judge({key: Measured(-0.04, near) for key in keys}, None)}
+    assert claims.keys() == set(keys)
+    longitude = claims["correlation:spearman:longitude"]  # negative in Porto, weak in Rome
+    assert (longitude.paper, longitude.low, longitude.high) == ("Porto: -0.2405; Rome: -0.0734", -0.2, -1e-9)
+    assert longitude.verdict is claims["correlation:pearson:speed"].verdict is Verdict.HOLDS
+    assert claims["rejected:first"].verdict is Verdict.FAILS
+    assert claims["classifier:longitude"].judgement == "not judged: the paper's two cities differ"
+
+
 def test_other_cities_are_not_compared() -> None:
     assert check_paper(made_up(city="elsewhere"), {}) == []
     assert check_paper(pl.DataFrame(schema=RESULTS_SCHEMA), {}) == []

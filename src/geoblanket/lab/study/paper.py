@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from importlib.resources import files
@@ -166,15 +166,32 @@ def judge(measured: Mapping[str, Measured], city: str | None, *, every: bool = F
     measured
         By key.
     city
-        One of `CITIES`; None for another city, about which only claims of both count.
+        One of `CITIES`; None for another city, about which what the paper says of both counts.
     every
         Return claims about which nothing was measured, too.
     """
+    claims = _of_both() if city is None else [claim for claim in paper_claims() if claim.city in ("", city)]
     return [
-        Claim(**{**vars(claim), "city": city or "", "measured": measured.get(claim.key)})
-        for claim in paper_claims()
-        if claim.city in ("", city) and (every or claim.key in measured)
+        replace(claim, city=city or "", measured=measured.get(claim.key))
+        for claim in claims
+        if every or claim.key in measured
     ]
+
+
+def _of_both() -> Iterator[Claim]:
+    """Yield what the paper says of both cities: true of values that are so in each of them."""
+    first, second = CITIES
+    others = {(claim.key, claim.topic): claim for claim in paper_claims() if claim.city == second}
+    for claim in paper_claims():
+        if claim.city == "":
+            yield claim
+        elif claim.city == first:
+            other = others[claim.key, claim.topic]
+            low, high = max(claim.low, other.low), min(claim.high, other.high)
+            why = claim.why if low <= high else "the paper's two cities differ"
+            low, high = (low, high) if low <= high else _EVERYWHERE
+            says = _both({first: claim.paper, second: other.paper})
+            yield replace(claim, paper=says, low=low, high=high, why=why)
 
 
 def add_claims(page: Page, claims: Sequence[Claim]) -> None:
