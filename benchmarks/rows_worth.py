@@ -1,10 +1,10 @@
 """What a longer past is worth in zones: losses of order 1, 2 and 3 on vehicles held out, at equal ε for each report.
 
 Run `python -m benchmarks.rows_worth` for Porto, the centre of Rome and San Francisco, from the files in ../shared/data,
-with places 600 m apart and zones of at most 6, where every history gets a row. A step takes 30 s, in San Francisco 60 s.
+with places 600 m apart and zones of at most 6, where every history gets a row. A step takes 30 s (San Francisco: 60 s).
 `--spacing 250 --places 40` takes the zones and the row limit of a default build. `--zones N` takes the N zones with the
-most steps; `--folder FOLDER` keeps the walks. Gains have 95 % intervals over vehicles, by the bootstrap. Loss: the error
-of the travel distance to a task, km.
+most steps; `--folder FOLDER` keeps the walks. Gains have 95 % intervals over vehicles, by the bootstrap. Loss is the
+error of the travel distance to a task, km.
 """
 
 from __future__ import annotations

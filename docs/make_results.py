@@ -23,6 +23,7 @@ from typing import Any
 
 from PIL import Image
 
+from geoblanket._display import city_name
 from geoblanket.lab.evaluate.experiment import shipped_experiments
 from geoblanket.lab.evaluate.figures import caption
 from geoblanket.lab.evaluate.panels import Comparison
@@ -135,7 +136,7 @@ class Results:
         """Return a part of the report as Markdown; a figure that was drawn is copied to the documentation."""
         match block:
             case Table(city, header, rows, words):
-                return f"{city.title()}: {words}\n\n{table(header, rows)}"
+                return f"{city_name(city)}: {words}\n\n{table(header, rows)}"
             case Picture(name):
                 picture = self.report / f"{name}.png"
                 if not picture.exists():
@@ -148,7 +149,7 @@ class Results:
     def _answers(self, questions: slice) -> Iterator[str]:
         for question, cities in [*answers(self.results, self.about).items()][questions]:
             yield f"## {question}\n"
-            yield bullets([f"**{city.title()}**: {line}" for city, line in cities.items()])
+            yield bullets([f"**{city_name(city)}**: {line}" for city, line in cities.items()])
 
     def _sanity(self) -> str:
         violations = check_results(self.results)

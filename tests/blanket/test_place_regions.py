@@ -8,7 +8,7 @@ import pytest
 from geoblanket.blanket.groups import find_regions
 from geoblanket.errors import GeoblanketError, MismatchError, ParameterError
 from geoblanket.roads.places import Places, choose_places
-from geoblanket.roads.regions import PORTO_REGIONS, ROME_REGIONS, RegionGrid
+from geoblanket.roads.regions import PORTO_REGIONS, ROME_REGIONS, SAN_FRANCISCO_REGIONS, RegionGrid
 from geoblanket.roads.zones import partition_zones, write_zones
 from tests.blanket.worlds import square
 
@@ -32,7 +32,9 @@ def test_the_default_copes_with_a_single_street() -> None:
     assert find_regions(None, street).region.tolist() in ([0], [5], [10], [15])
 
 
-@pytest.mark.parametrize(("name", "grid"), [("porto", PORTO_REGIONS), ("rome", ROME_REGIONS)])
+@pytest.mark.parametrize(
+    ("name", "grid"), [("porto", PORTO_REGIONS), ("rome", ROME_REGIONS), ("sanfrancisco", SAN_FRANCISCO_REGIONS)]
+)
 def test_the_grids_of_the_paper(places: Places, name: str, grid: RegionGrid) -> None:
     found = find_regions(name, places)
     assert np.array_equal(found.region, grid.region(places.lat, places.lon))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from geoblanket.errors import ParameterError
-from geoblanket.roads.regions import PORTO_REGIONS, ROME_REGIONS, RegionGrid
+from geoblanket.roads.regions import PORTO_REGIONS, ROME_REGIONS, SAN_FRANCISCO_REGIONS, RegionGrid
 
 
 def test_rome_and_porto_as_in_the_paper() -> None:
@@ -19,6 +19,7 @@ def test_rome_and_porto_as_in_the_paper() -> None:
     # The Colosseum and Porto's cathedral, placed by hand on the paper's grids.
     assert ROME_REGIONS.region(41.8902, 12.4922) == 2 * 5 + 2
     assert PORTO_REGIONS.region(41.1428, -8.6112) == 1 * 3 + 1
+    assert SAN_FRANCISCO_REGIONS.region([37.7793, 37.6152], [-122.4193, -122.3899]).tolist() == [3 * 3 + 1, 2]
     np.testing.assert_allclose(ROME_REGIONS.bounds(12), (41.88, 42.00, 12.47, 12.59))
 
 

@@ -26,7 +26,7 @@ from geoblanket.blanket.predictor import HOURS, SPEED_BIN_MPH, SPEED_BINS
 from geoblanket.errors import InputError, ParameterError
 from geoblanket.mobility.walks import MatchedWalks, walk_batches
 from geoblanket.roads.places import Places
-from geoblanket.roads.regions import PORTO_REGIONS, ROME_REGIONS, RegionGrid
+from geoblanket.roads.regions import PORTO_REGIONS, ROME_REGIONS, SAN_FRANCISCO_REGIONS, RegionGrid
 from geoblanket.roads.zones import Zones, read_zones
 
 _ROWS_AT_A_TIME = 1_000_000
@@ -179,10 +179,10 @@ def _walk_facts(frame: pl.LazyFrame) -> tuple[pl.Series, dict[str, int]]:
 
 
 Regions = str | RegionGrid | Zones | Indices
-"""How regions can be given: as a text (`porto`, `rome`, `zones:FILE`, `grid:SOUTH,NORTH,WEST,EAST,ROWS,COLUMNS`), a
-grid, zones, or the region of each place (-1 for none)."""
+"""How regions can be given: as a text (`porto`, `rome`, `sanfrancisco`, `zones:FILE`,
+`grid:SOUTH,NORTH,WEST,EAST,ROWS,COLUMNS`), a grid, zones, or the region of each place (-1 for none)."""
 
-_NAMED = {"porto": PORTO_REGIONS, "rome": ROME_REGIONS}
+_NAMED = {"porto": PORTO_REGIONS, "rome": ROME_REGIONS, "sanfrancisco": SAN_FRANCISCO_REGIONS}
 _DEFAULT_ROWS = _DEFAULT_COLUMNS = 4
 
 

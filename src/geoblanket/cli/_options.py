@@ -45,7 +45,7 @@ Regions = Annotated[
     str | None,
     typer.Option(
         metavar="REGIONS",
-        help="porto or rome (the paper's grids), zones:FILE (from `geoblanket roads zones`), or "
+        help="porto, rome or sanfrancisco (grids of these cities), zones:FILE (from `geoblanket roads zones`), or "
         "grid:SOUTH,NORTH,WEST,EAST,ROWS,COLUMNS in degrees.",
         show_default="4 × 4 cells over the bounding box of the roads",
     ),

@@ -247,14 +247,14 @@ def study(
     """
     from geoblanket.blanket.discovery import DiscoveryOptions
     from geoblanket.errors import ParameterError
-    from geoblanket.lab.study.paper import CITIES
+    from geoblanket.lab.study.paper import COMPARED
     from geoblanket.lab.study.report import write_report
     from geoblanket.lab.study.running import StudyOptions, run_study
 
     settings = _STUDY.read(set_)
-    settings.setdefault("paper", regions if regions in CITIES else None)
-    if settings["paper"] not in (None, *CITIES):
-        raise ParameterError(f"The paper's cities are {', '.join(CITIES)}. Got '{settings['paper']}' instead.")
+    settings.setdefault("paper", regions if regions in COMPARED else None)
+    if settings["paper"] not in (None, *COMPARED):
+        raise ParameterError(f"The cities to compare are {', '.join(COMPARED)}. Got '{settings['paper']}' instead.")
     options.check_folder(out, "report.html", overwrite=overwrite)
     choice = DiscoveryOptions(regions=regions, **settings.of(DiscoveryOptions))
     with progress_bars() as progress:

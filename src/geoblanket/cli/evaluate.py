@@ -1,15 +1,16 @@
-"""`geoblanket evaluate`: which mechanism serves a city best, what privacy costs, and what an attacker wins."""
+"""`geoblanket evaluate` and `reproduce`: which mechanism serves a city best, and what an attacker wins."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from geoblanket.cli import _options as options
-from geoblanket.cli._output import JsonOption, print_json, print_table, progress_bars, say
+from geoblanket.cli._output import JsonOption, duration, print_json, print_table, progress_bars, say
 from geoblanket.cli._settings import Chosen, Settings
 
 if TYPE_CHECKING:
@@ -21,12 +22,23 @@ if TYPE_CHECKING:
     from geoblanket.lab.evaluate.experiment import Experiment
 
 evaluate_app = typer.Typer(
-    help="Compare mechanisms: utility, leakage and attacks; the paper's experiments.",
+    help="Compare mechanisms: utility, leakage and attacks.",
     invoke_without_command=True,
     add_completion=False,
 )
 
-_NOT_BEYOND_PAPER = ("paper", "published", "quick", "citywide")
+_BEGAN = time.monotonic()
+"""When the command began: it loads this module."""
+_QUICK_POINTS = 500_000
+"""Points of the traces with --quick, at most: more than the samples of Porto and Rome have."""
+_MethodOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="FILE.py:FUNCTION",
+        help="Also compare a mechanism of your own: a function from a Problem to a table of probabilities, which is "
+        "repaired and verified exactly. May be given several times.",
+    ),
+]
 _QuickOption = Annotated[
     bool, typer.Option("--quick", help="Fewer zones, rows and values of ε, and wider gaps: minutes, not an hour.")
 ]
@@ -43,11 +55,11 @@ class _EvaluateSettings:
 
 
 @dataclass(frozen=True)
-class _PaperSettings:
-    """Settings of `evaluate paper` besides those of the work."""
+class _ReproduceSettings:
+    """Settings of `reproduce` besides those of the work."""
 
-    city: Literal["porto", "rome", "both"] = "both"
-    """Which of the paper's cities."""
+    study: bool = True
+    """Whether to test blankets in every group, too, as `blanket study`; not with --quick, unless it is asked for."""
     report: bool = True
     """Whether to write a report too: a page with figures, in FOLDER/report."""
 
@@ -58,7 +70,7 @@ _EVALUATE = Settings(
     "geoblanket.lab.evaluate.running:evaluate_cities",
     without=("predictor", "findings", "resume", "tell"),
 )
-_PAPER = Settings(_PaperSettings, "geoblanket.lab.evaluate.running:evaluate_cities", without=("resume", "tell"))
+_REPRODUCE = Settings(_ReproduceSettings, "geoblanket.lab.evaluate.running:evaluate_cities", without=("resume", "tell"))
 
 
 @evaluate_app.callback()
@@ -77,14 +89,7 @@ def evaluate(
             metavar="NAME|FILE.toml", help="What to compare; can be given several times. `help` lists the names."
         ),
     ] = ["quick"],  # noqa: B006 - Typer reads it, and nothing changes it
-    method: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="FILE.py:FUNCTION",
-            help="Also compare a mechanism of your own: a function from a Problem to a table of probabilities, which "
-            "is repaired and verified exactly. May be given several times.",
-        ),
-    ] = None,
+    method: _MethodOption = None,
     predictor: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Predicted blankets, from `geoblanket blanket train`: for LP+C-mDP."),
@@ -128,56 +133,8 @@ def evaluate(
         if file is None:
             say(f"Without {option}, {label} is left out.")
     chosen = [read_experiment(name, quick=quick).with_methods(method or ()) for name in experiment]
-    _run([files], chosen, out, settings, resume=resume, json=json)
-
-
-@evaluate_app.command()
-def paper(
-    *,
-    data: Annotated[Path, typer.Option(metavar="FOLDER", help="Raw data, a folder for each city.", show_default=False)],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FOLDER", help="The folder for all files.", show_default=False)
-    ],
-    setting: Annotated[
-        Literal["ours", "published"],
-        typer.Option(help="published: that of the paper. There, vehicles are tracked only with --set tracking=true."),
-    ] = "ours",
-    quick: _QuickOption = False,
-    set_: Annotated[list[str] | None, _PAPER.option] = None,
-    resume: options.Resume = False,
-    overwrite: options.Overwrite = False,
-    json: JsonOption = False,
-) -> None:
-    """Run the paper's experiments, and those beyond it, on Porto and Rome, from raw data to results.
-
-    Roads and traces are imported and matched, blankets discovered and their predictor trained; then all experiments run
-    (with --quick, only the main one). Finished work is kept, and an interrupted run continues with --resume. The
-    paper's claims are written beside the results, with our numbers: claims.csv.
-    """
-    from geoblanket.lab.evaluate.experiment import read_experiment, shipped_experiments
-    from geoblanket.lab.study.cities import PAPER_CITIES, SETTINGS, prepare_city
-
-    settings = _PAPER.read(set_)
-    published = setting == "published"
-    settings.setdefault("tracking", not published)
-    beyond = [] if quick or published else [name for name in shipped_experiments() if name not in _NOT_BEYOND_PAPER]
-    experiments = [read_experiment(name, quick=quick) for name in ("published" if published else "paper", *beyond)]
-    _check_folder(out, resume=resume, overwrite=overwrite)
-    city = settings.get("city", "both")
-    names = list(PAPER_CITIES) if city == "both" else [city]
-    with progress_bars() as progress:
-        cities = [
-            prepare_city(
-                PAPER_CITIES[name],
-                data,
-                out / name,
-                setting=SETTINGS[setting],
-                workers=settings.get("workers"),
-                progress=progress,
-            )
-            for name in names
-        ]
-    _run(cities, experiments, out, settings, resume=resume, json=json)
+    _run([files], chosen, out, settings, resume=resume)
+    _finish(out, settings, json=json)
 
 
 @evaluate_app.command()
@@ -186,6 +143,65 @@ def report(
 ) -> None:
     """Write the report of finished results again: FOLDER/report/report.html and its figures."""
     _write_report(folder)
+
+
+def reproduce(
+    *,
+    city: Annotated[
+        Literal["porto", "rome", "sanfrancisco"], typer.Argument(metavar="CITY", help="porto, rome or sanfrancisco.")
+    ],
+    data: Annotated[
+        Path, typer.Option(metavar="DATA", help="Raw data: a folder with a folder for each city.", show_default=False)
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FOLDER", help="The folder for all files.", show_default=False)
+    ],
+    quick: _QuickOption = False,
+    setting: Annotated[
+        Literal["ours", "published"],
+        typer.Option(help="published: that of the paper. There, vehicles are tracked only with --set tracking=true."),
+    ] = "ours",
+    experiment: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME|FILE.toml",
+            help="Run these instead, as `geoblanket evaluate` knows them. May be given several times.",
+            show_default="paper and tracked; only paper with --quick; published",
+        ),
+    ] = None,
+    method: _MethodOption = None,
+    set_: Annotated[list[str] | None, _REPRODUCE.option] = None,
+    resume: options.Resume = False,
+    overwrite: options.Overwrite = False,
+    json: JsonOption = False,
+) -> None:
+    """Reproduce the paper's tables in a city, from the raw public files, with our numbers beside them.
+
+    Roads and traces are imported and matched, blankets discovered and their predictor trained. Then methods are
+    compared, and blankets studied. Losses are told as they come. results.json has a row for each method, to publish;
+    claims.csv has the paper's claims; report/report.html shows all. An interrupted run continues with --resume.
+    """
+    from geoblanket.lab.evaluate.experiment import read_experiment
+    from geoblanket.lab.study.cities import CITY_SOURCES, SETTINGS, prepare_city, study_city
+
+    settings = _REPRODUCE.read(set_)
+    published = setting == "published"
+    settings.setdefault("tracking", not published)
+    usual = ["published"] if published else ["paper"] if quick else ["paper", "tracked"]
+    source, chosen = CITY_SOURCES[city], SETTINGS[setting]
+    experiments = [read_experiment(name, quick=quick).with_methods(method or ()) for name in experiment or usual]
+    experiments = [each if each.zones else each.replaced(zones=source.zones) for each in experiments]
+    if quick:
+        chosen = replace(chosen, max_points=_QUICK_POINTS)
+    _check_folder(out, resume=resume, overwrite=overwrite)
+    workers = settings.get("workers")
+    with progress_bars() as progress:
+        files = prepare_city(source, data, out / city, setting=chosen, workers=workers, progress=progress)
+    _run([files], experiments, out, settings, resume=resume)
+    if settings.get("study", not quick):
+        with progress_bars() as progress:
+            study_city(source, out / city, setting=chosen, workers=workers, progress=progress)
+    _finish(out, settings, json=json)
 
 
 def _write_report(folder: Path) -> None:
@@ -209,41 +225,46 @@ def _write_report(folder: Path) -> None:
 
 
 def _check_folder(out: Path, *, resume: bool, overwrite: bool) -> None:
-    """Refuse to replace results, unless they are those of the interrupted run, which writes some before its end."""
+    """Refuse to replace results, unless they are those of the run to resume, which are read."""
     from geoblanket.lab.evaluate.running import unfinished_folder
 
-    replace = overwrite or (resume and unfinished_folder(out).exists())
-    options.check_folder(out, "results.parquet", "results.csv", "report/report.html", overwrite=replace)
+    known = unfinished_folder(out).exists() or (out / "results.parquet").exists()
+    files = ("results.parquet", "results.csv", "results.json", "report/report.html")
+    options.check_folder(out, *files, overwrite=overwrite or (resume and known))
 
 
 def _run(
-    cities: Sequence[CityFiles],
-    experiments: Sequence[Experiment],
-    out: Path,
-    settings: Chosen,
-    *,
-    resume: bool,
-    json: bool,
+    cities: Sequence[CityFiles], experiments: Sequence[Experiment], out: Path, settings: Chosen, *, resume: bool
 ) -> None:
+    """Run experiments, and tell losses as they come, each with the time since the command began."""
     from geoblanket.lab.evaluate.running import evaluate_cities, unfinished_folder
 
+    def tell(line: str) -> None:
+        say(f"[{duration(time.monotonic() - _BEGAN)}] {line}")
+
     with options.offer_resume(unfinished_folder(out)), progress_bars() as progress:
-        evaluation = evaluate_cities(
-            cities, experiments, out, resume=resume, progress=progress, tell=say, **settings.of(evaluate_cities)
+        evaluate_cities(
+            cities, experiments, out, resume=resume, progress=progress, tell=tell, **settings.of(evaluate_cities)
         )
+
+
+def _finish(out: Path, settings: Chosen, *, json: bool) -> None:
+    """Print the results and write the report; exit with 3 if a result contradicts what must hold."""
+    from geoblanket.lab.evaluate.results import read_results
+
+    results, about = read_results(out)
     if json:
-        violations = [asdict(violation) for violation in evaluation.violations]
-        print_json({"results": evaluation.results.height, "notes": list(evaluation.notes), "violations": violations})
+        print_json({"results": results.height, "notes": about["notes"], "violations": about["violations"]})
     else:
-        _print_results(evaluation.results)
-    for note in evaluation.notes:
+        _print_results(results)
+    for note in about["notes"]:
         say(note)
-    say(f"Results written to {out / 'results.parquet'} and {out / 'results.csv'}.")
+    say(f"Results written to {out / 'results.parquet'}, results.csv and, to publish, results.json.")
     if settings.get("report", True):
         _write_report(out)
-    for violation in evaluation.violations:
-        typer.secho(f"{violation.check}: {violation.where}: {violation.detail}", err=True, fg="red")
-    if evaluation.violations:
+    for violation in about["violations"]:
+        typer.secho("{check}: {where}: {detail}".format(**violation), err=True, fg="red")
+    if about["violations"]:
         raise typer.Exit(3)
 
 

@@ -47,7 +47,8 @@ _CONTENTS = {
         "track": "Estimate where vehicles are from what they released.",
     },
     "Measure": {
-        "evaluate": "Compare mechanisms: utility, leakage, attacks; the paper.",
+        "evaluate": "Compare mechanisms: utility, leakage and attacks.",
+        "reproduce": "Make the paper's tables from raw public data, ours beside.",
     },
     "Serve": {
         "serve": "Serve bundles over HTTP, with a page that shows what they do.",
@@ -62,7 +63,7 @@ _MODULES = {
     "data": ("city", "traces", "roads", "match"),
     "device": ("perturb", "fence", "ledger"),
     "doctor": ("doctor",),
-    "evaluate": ("evaluate",),
+    "evaluate": ("evaluate", "reproduce"),
     "motion": ("model", "learn", "sample", "track"),
     "plan": ("plan",),
     "serve": ("serve", "gateway"),

@@ -1,4 +1,4 @@
-"""The paper's regions: a grid of rows and columns over a bounding box.
+"""Regions as the paper has them: a grid of rows and columns over a bounding box.
 
 Regions group vehicles' movements by part of the city when Markov blankets are discovered. They are no part of the
 guarantee; zones are.
@@ -86,3 +86,6 @@ ROME_REGIONS = RegionGrid(south=41.64, north=42.12, west=12.23, east=12.83, rows
 
 PORTO_REGIONS = RegionGrid(south=41.03, north=41.27, west=-8.73, east=-8.49, rows=3, columns=3)
 """The paper's grid of Porto: cells of 0.08° by 0.08°. (Its text says east where Porto lies west.)"""
+
+SAN_FRANCISCO_REGIONS = RegionGrid(south=37.59, north=37.83, west=-122.53, east=-122.35, rows=4, columns=3)
+"""San Francisco, in the north, and its airport, in the south: cells of 0.06° by 0.06°."""

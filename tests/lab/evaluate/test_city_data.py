@@ -7,6 +7,7 @@ import pytest
 
 from geoblanket.errors import MismatchError
 from geoblanket.lab.evaluate.city_data import CityData
+from geoblanket.lab.evaluate.tracking import find_runs
 from tests.lab.evaluate.towns import Town
 
 
@@ -63,3 +64,13 @@ def test_walks_on_other_roads_are_refused(town: Town, tmp_path_factory: pytest.T
     make_city("small", seed=5).graph.save(other)
     with pytest.raises(MismatchError, match="other roads"):
         CityData(replace(town.files, roads=other))
+
+
+def test_of_many_held_out_steps_stretches_of_walks_are_drawn(town: Town) -> None:
+    whole = CityData(town.files)
+    part = CityData(town.files, max_steps=len(whole.steps) // 2)
+    assert part.held_out_steps == len(whole.steps) == whole.held_out_steps
+    assert len(whole.steps) // 4 < len(part.steps) <= len(whole.steps) // 2
+    assert set(part.steps.vehicle) <= set(whole.steps.vehicle)
+    assert len(find_runs(part.steps)) < len(find_runs(whole.steps))  # whole stretches, not single steps
+    assert np.array_equal(part.steps.histories, CityData(town.files, max_steps=len(part.steps)).steps.histories)

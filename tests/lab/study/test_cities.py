@@ -11,7 +11,8 @@ from geoblanket.errors import InputError, MismatchError
 from geoblanket.lab.city.folder import write_city
 from geoblanket.lab.city.model import make_city
 from geoblanket.lab.evaluate.city_data import CityData
-from geoblanket.lab.study.cities import PAPER_CITIES, SETTINGS, CitySource, prepare_city
+from geoblanket.lab.study.cities import CITY_SOURCES, SETTINGS, CitySource, prepare_city
+from geoblanket.lab.study.paper import CITIES
 from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph
 from tests.blanket.worlds import Walk, square, write_world
@@ -53,21 +54,26 @@ def test_from_raw_files_to_what_an_evaluation_needs(tmp_path: Path) -> None:
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"nodes\.csv"):
-        prepare_city(PAPER_CITIES["porto"], tmp_path, tmp_path / "out")
+        prepare_city(CITY_SOURCES["porto"], tmp_path, tmp_path / "out")
 
 
 def test_a_folder_of_another_setting_is_not_used(tmp_path: Path) -> None:
     write_world(tmp_path, square(3), [Walk("only", 0.0, [0, 1, 2])])  # of nodes as places
     with pytest.raises(MismatchError, match="0 m apart, and this setting has them 250 m"):
-        prepare_city(PAPER_CITIES["porto"], tmp_path, tmp_path, setting=SETTINGS["ours"])
+        prepare_city(CITY_SOURCES["porto"], tmp_path, tmp_path, setting=SETTINGS["ours"])
     with pytest.raises(InputError, match=r"nodes\.csv"):
-        prepare_city(PAPER_CITIES["porto"], tmp_path, tmp_path, setting=SETTINGS["published"])
+        prepare_city(CITY_SOURCES["porto"], tmp_path, tmp_path, setting=SETTINGS["published"])
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason="the real data is not here")
+def test_the_raw_files_are_where_cities_look_for_them() -> None:
+    for name, source in CITY_SOURCES.items():
+        assert all((DATA / name / file).exists() for file in source.roads)
+        assert any((DATA / name / file).exists() for file in source.traces)
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the real data is not here")
 def test_the_papers_locations_are_in_the_cities() -> None:
-    for name in PAPER_CITIES:
+    for name in CITIES:
         frame = pl.read_csv(DATA / name / "paper_locations.csv", has_header=False)
         assert frame.height == 500
-        for file in PAPER_CITIES[name].roads:
-            assert (DATA / name / file).exists()

@@ -144,20 +144,35 @@ def test_every_claim_has_a_row_a_place_and_a_number_or_a_reason(tmp_path: Path, 
 def test_one_city_alone_has_a_table() -> None:
     rows = claims_table(judge({"gain:lp": Measured(0.15, Interval(0.14, 0.16))}, "rome"))
     assert rows[1] == (
-        "loss of LP+C-mDP below LP", "section 5.3", "13 to 17 %", "–", "15.0%", "14.0% to 16.0%", "holds",
+        "loss of LP+C-mDP below LP", "section 5.3", "13 to 17 %", "15.0%", "14.0% to 16.0%", "holds",
     )  # fmt: skip
 
 
-def test_another_city_is_judged_by_what_the_paper_says_of_both() -> None:
-    near = Interval(-0.05, -0.03)
-    keys = ("correlation:spearman:longitude", "correlation:pearson:speed", "classifier:longitude", "rejected:first")
-    claims = {claim.key: claim for claim in judge({key: Measured(-0.04, near) for key in keys}, None)}
-    assert claims.keys() == set(keys)
-    longitude = claims["correlation:spearman:longitude"]  # negative in Porto, weak in Rome
-    assert (longitude.paper, longitude.low, longitude.high) == ("Porto: -0.2405; Rome: -0.0734", -0.2, -1e-9)
-    assert longitude.verdict is claims["correlation:pearson:speed"].verdict is Verdict.HOLDS
-    assert claims["rejected:first"].verdict is Verdict.FAILS
-    assert claims["classifier:longitude"].judgement == "not judged: the paper's two cities differ"
+def test_a_city_that_the_paper_does_not_study_is_compared_with_both_of_its_cities() -> None:
+    measured = {
+        key: Measured(value, Interval(value, value))
+        for key, value in {
+            "rejected:first": 0.4,  # claimed of both
+            "correlation:pearson:speed": -0.3,  # the same range in both
+            "gain:least": 0.06,  # true of Porto
+            "correlation:spearman:longitude": 0.3,  # true of neither
+            "classifier:time": 0.01,  # the opposite in both
+        }.items()
+    }
+    claims = {claim.key: claim for claim in judge(measured, "sanfrancisco")}
+    assert {key: claim.verdict for key, claim in claims.items()} == {
+        "rejected:first": Verdict.HOLDS,
+        "correlation:pearson:speed": Verdict.HOLDS,
+        "gain:least": Verdict.HOLDS,
+        "correlation:spearman:longitude": Verdict.FAILS,
+        "classifier:time": Verdict.NOT_JUDGED,
+    }
+    assert claims["gain:least"].paper == "Porto: 4.9 %; Rome: 15.6 %"
+    assert claims["classifier:time"].judgement.startswith("not judged: the paper's cities differ")
+    both = claims_table([*judge(measured, "porto"), *claims.values()])
+    assert both[0][3:5] == ("ours (Porto)", "ours (San Francisco)")
+    least = next(row for row in both if row[0].startswith("loss of LP+C-mDP below every"))
+    assert least[2] == "4.9 %"  # what it says of the city that it studies
 
 
 def test_other_cities_are_not_compared() -> None:

@@ -26,7 +26,7 @@ from geoblanket.build.inputs import place_loss, zone_lengths
 from geoblanket.build.row_tree import Lengths, reach_radius_m
 from geoblanket.errors import InputError
 from geoblanket.lab.evaluate.experiment import LossCase
-from geoblanket.lab.evaluate.tracking import WalkTracker
+from geoblanket.lab.evaluate.tracking import WalkTracker, find_runs, find_windows
 from geoblanket.loss.place_loss import PlaceLoss
 from geoblanket.loss.tasks import TaskPrior
 from geoblanket.mobility.histories import (
@@ -46,6 +46,8 @@ from geoblanket.tracking.learning import learn_motion
 from geoblanket.tracking.motion_model import MotionModel, Singles
 
 _M_PER_KM = 1000.0
+_STRETCH = 100
+"""Of walks longer than this, stretches of this many steps are drawn, so that all vehicles stay."""
 _NEAR_M = 500.0
 """A location further than this from every place is outside the city, metres."""
 
@@ -146,6 +148,18 @@ def _steps_near(lat: Floats, lon: Floats, places: Places, steps: Steps, rng: np.
     return order[rng.integers(first[nearest], first[nearest] + count[nearest])]
 
 
+def _drawn(steps: Steps, most: int, seed: int) -> Steps:
+    """Return steps, or at most this many in drawn stretches of walks, in the same order."""
+    if len(steps) <= most:
+        return steps
+    starts = find_windows(find_runs(steps), len(steps), _STRETCH)
+    length = np.diff(np.append(starts, len(steps)))
+    order = np.random.default_rng(seed).permutation(len(starts))
+    kept = np.zeros(len(starts), np.bool_)
+    kept[order[np.cumsum(length[order]) <= most]] = True
+    return steps.where(np.repeat(kept, length))
+
+
 def _read_locations(path: Path, count: int) -> tuple[Floats, Floats]:
     try:
         frame = pl.read_csv(path, has_header=False, schema={"lat": pl.Float64, "lon": pl.Float64}, n_rows=count)
@@ -244,6 +258,8 @@ class CityData:
         Number of vehicles with one destination each; 0 for none.
     max_tasks
         Of the loss; see `Effort`.
+    max_steps
+        The most held-out steps to judge by. Of more, stretches of walks are drawn.
     seed
         Of the split of vehicles, the tasks and the destinations.
 
@@ -260,6 +276,7 @@ class CityData:
         delay: int = 1,
         destinations: int = 0,
         max_tasks: int = 3000,
+        max_steps: int = 50_000,
         seed: int = 0,
         progress: Progress = silent,
     ) -> None:
@@ -282,6 +299,9 @@ class CityData:
         counts = count_histories(files.walks, self.places, part="train", **options)
         steps = collect_steps(files.walks, self.places, part="held_out", **options)
         self.counts, self.steps = counts.where(counts.depth > 0), steps.where(steps.depth > 0)
+        self.held_out_steps = len(self.steps)
+        """Held-out steps before some were drawn."""
+        self.steps = _drawn(self.steps, max_steps, seed)
         if not len(self.counts) or not len(self.steps):
             raise InputError("has no walks of two steps or more to train and to test with", path=files.walks)
 

@@ -197,6 +197,8 @@ class Experiment(Parameters):
     """Seconds for a linear program, at most."""
     max_tasks: int = 3000
     """The most tasks of the loss; of more, a sample of this size is drawn."""
+    max_steps: Annotated[int, Field(ge=1)] = 50_000
+    """The most held-out steps to judge by; of more, stretches of walks are drawn, from all vehicles alike."""
     seed: int = 0
 
     def as_json(self) -> dict[str, Any]:

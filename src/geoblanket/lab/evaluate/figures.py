@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentFormatter
 
-from geoblanket._display import number
+from geoblanket._display import city_name, number
 from geoblanket._picture import FAINT, INK, new_figure, quiet, shared_legend
 from geoblanket.lab.evaluate.experiment import Varied
 from geoblanket.lab.evaluate.measures import CONTEXT_INFERENCE, INFERENCE, TRACKING, Measure, Value
@@ -157,7 +157,7 @@ def _epsilon_axis(axes: Axes, points: Sequence[float]) -> None:
 def _add_titles(top: Sequence[Axes], panels: Sequence[Panel]) -> None:
     for axes, panel in zip(top, panels, strict=True):
         at = f", ε = {panel.setting['epsilon']:g} per km" if "epsilon" in panel.setting else ""
-        axes.set_title(f"{panel.city.title()}{at}", fontsize=10, color=INK, loc="left")
+        axes.set_title(f"{city_name(panel.city)}{at}", fontsize=10, color=INK, loc="left")
 
 
 def _saved(panels: Sequence[Panel], over: str, methods: Sequence[str]) -> list[Panel]:

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from geoblanket._arguments import checked
-from geoblanket._display import Progress, number, parameter, percent, silent
+from geoblanket._display import Progress, city_name, number, parameter, percent, silent
 from geoblanket._page import Page, ReportFolder
 from geoblanket.lab.evaluate.experiment import Varied
 from geoblanket.lab.evaluate.figures import SWEEPS, caption, case_name, make_figures, sweep_name
@@ -108,7 +108,7 @@ def write_report(
     for question, cities in lines.items():
         page.heading(question)
         for city, line in cities.items():
-            page.paragraph(f"{city.title()}: {line}" if len(cities) > 1 else line)
+            page.paragraph(f"{city_name(city)}: {line}" if len(cities) > 1 else line)
     for heading, blocks in sections(results, comparison):
         page.heading(heading)
         for block in blocks:
@@ -330,7 +330,7 @@ def _lead(comparison: Comparison) -> str:
     panel = comparison.main[0]
     setting = panel.setting
     return (
-        f"{', '.join(main.city.title() for main in comparison.main)}. {len(panel.methods)} methods, places "
+        f"{', '.join(city_name(main.city) for main in comparison.main)}. {len(panel.methods)} methods, places "
         f"{setting['spacing_m']:g} m apart, a report every {setting['interval_s']:g} s, zones of at most "
         f"{setting['max_places']:g} places, η = {number(setting['eta_km'])} km, "
         f"w = {number(setting['history_weight'])} for the place before."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,9 +19,11 @@ from geoblanket._tables import reading_parquet, scan_table, write_table
 from geoblanket.build.measures import VehicleLosses, measure, ratio_interval
 from geoblanket.build.validation import as_json, read_dataclass
 from geoblanket.lab.evaluate.comparing import MethodOutcome, ZoneOutcome
-from geoblanket.lab.evaluate.experiment import ONE_DESTINATION, Setting, joined
+from geoblanket.lab.evaluate.experiment import ONE_DESTINATION, Setting, Varied, joined, read_variant
 from geoblanket.lab.evaluate.measures import HeldOut, Measure, Value, gain_over
+from geoblanket.lab.evaluate.methods import METHODS
 from geoblanket.lab.evaluate.tracking import ZoneReports
+from geoblanket.mobility.walks import Split
 
 RESULTS_SCHEMA: dict[str, pl.DataType] = {
     "experiment": pl.String(),
@@ -52,11 +56,11 @@ WHOLE_CITY = -2
 
 _DEVIATIONS = 1.96
 _KIND = "results"
-_TABLE, _TEXT = "results.parquet", "results.csv"
+_TABLE, _TEXT, _PUBLIC = "results.parquet", "results.csv", "results.json"
 
 
 def write_results(frame: pl.DataFrame, folder: str | Path, *, about: Mapping[str, Any]) -> Path:
-    """Write results as `results.parquet` and `results.csv`; return the former.
+    """Write results as `results.parquet` and `results.csv`, and to publish as `results.json`; return the first.
 
     Parameters
     ----------
@@ -67,7 +71,79 @@ def write_results(frame: pl.DataFrame, folder: str | Path, *, about: Mapping[str
     write_table(frame, folder / _TABLE, kind=_KIND, about=about, private=False)
     with atomic_output(folder / _TEXT) as temporary:
         frame.write_csv(temporary)
+    public = {
+        "benchmark": "geoblanket reproduce",
+        "format": 1,
+        **{key: about.get(key) for key in ("cities", "own_methods", "software", "notes", "violations")},
+        "rows": public_rows(frame, about),
+    }
+    with atomic_output(folder / _PUBLIC) as temporary:
+        temporary.write_text(json.dumps(public, indent=1, ensure_ascii=False, allow_nan=False), encoding="utf-8")
     return folder / _TABLE
+
+
+def public_rows(frame: pl.DataFrame, about: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a row for each method in a setting and with a loss: of all zones together, or of the city without zones.
+
+    Rows may be compared if they agree in `city`, `split`, `promise`, `discloses`, `loss_case` and `compared_at`.
+    """
+    found: dict[tuple[Any, ...], dict[str, Value]] = {}
+    for row in frame.filter(pl.col("zone") < 0).iter_rows(named=True):
+        found.setdefault(tuple(row[name] for name in SETTING_COLUMNS), {})[row["measure"]] = Value.of(row)
+    rows = []
+    for key, own in found.items():
+        setting = dict(zip(SETTING_COLUMNS, key, strict=True))
+        # Vehicles with one destination each judge the mechanisms that were made for all destinations.
+        made_for = {**setting, "loss_case": "population"} if setting["loss_case"] == ONE_DESTINATION else setting
+        values = {**found.get(tuple(made_for.values()), {}), **own}
+        if Measure.VERIFIED in values:  # otherwise a part of a setting, such as several reports in a row
+            seed = about.get("experiments", {}).get(setting["experiment"], {}).get("seed", 0)
+            version = about.get("software", {}).get("geoblanket")
+            rows.append({**_public_row(setting, values), "split": _split(seed), "version": version})
+    return rows
+
+
+def _split(seed: int) -> str:
+    return f"{Split().held_out:.0%} of the vehicles held out, drawn with seed {seed}"
+
+
+def _public_row(setting: Mapping[str, Any], values: Mapping[str, Value]) -> dict[str, Any]:
+    def number(measure: Measure) -> float | None:
+        value = values[measure].value if measure in values else math.nan
+        return value if math.isfinite(value) else None
+
+    def estimate(name: str, measure: Measure) -> dict[str, float | None]:
+        interval = values[measure].interval if measure in values else None
+        low, high = (None, None) if interval is None else (interval.low, interval.high)
+        return {name: number(measure), f"{name}_low": low, f"{name}_high": high}
+
+    equal_cost = Varied.EQUAL_COST in read_variant(setting["variant"])
+    if setting["zone"] == WHOLE_CITY:
+        promise, discloses = "any two places of the city", "nothing"
+    else:
+        weight = "known" if math.isinf(setting["history_weight"]) else f"at weight {setting['history_weight']:g}"
+        promise = f"histories within {setting['eta_km']:g} km, the place before {weight}"
+        discloses = f"the zone, of at most {setting['max_places']} places"
+    vehicles, steps = number(Measure.HELD_OUT_VEHICLES), number(Measure.HELD_OUT_STEPS)
+    loss = values.get(Measure.HELD_OUT_LOSS)
+    return {
+        **{name: setting[name] for name in ("city", "experiment", "method")},
+        "label": METHODS[setting["method"]].label,
+        "promise": promise,
+        "discloses": discloses,
+        "compared_at": "cost of a location" if equal_cost else "epsilon of a report",
+        **{name: setting[name] for name in ("epsilon", "variant", "spacing_m", "interval_s", "loss_case")},
+        "cost_per_location": number(Measure.EPSILON_PER_LOCATION),
+        "unit": None if loss is None else loss.unit,
+        **estimate("loss", Measure.HELD_OUT_LOSS),
+        **estimate("tracked_error_km", Measure.TRACKED_ERROR),
+        "vehicles": None if vehicles is None else round(vehicles),
+        "steps": None if steps is None else round(steps),
+        "verified": number(Measure.VERIFIED) == 1.0,
+        "effective_epsilon": number(Measure.EPSILON_EFFECTIVE),
+        "lower_bound": number(Measure.LOWER_BOUND),
+        "proven_gap": number(Measure.GAP),
+    }
 
 
 @checked

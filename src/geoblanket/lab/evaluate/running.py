@@ -22,13 +22,21 @@ from geoblanket._workers import count_workers, leave_ctrl_c_to, run_tasks
 from geoblanket.build.inputs import software_versions
 from geoblanket.build.measures import VehicleLosses, measure
 from geoblanket.build.validation import as_json
-from geoblanket.errors import InputError, ParameterError
+from geoblanket.errors import InputError, MismatchError, ParameterError
 from geoblanket.lab.evaluate.city_data import CityData, CityFiles
 from geoblanket.lab.evaluate.comparing import ComparisonTask, MethodOutcome, ZoneOutcome, compare_zone
 from geoblanket.lab.evaluate.experiment import Experiment, Setting, joined
 from geoblanket.lab.evaluate.measures import TRACKING, HeldOut, Measure, by_reports
 from geoblanket.lab.evaluate.methods import METHODS, OwnMaker, is_own
-from geoblanket.lab.evaluate.results import ALL_ZONES, WHOLE_CITY, pack_outcome, tabulate, unpack_outcome, write_results
+from geoblanket.lab.evaluate.results import (
+    ALL_ZONES,
+    WHOLE_CITY,
+    pack_outcome,
+    read_results,
+    tabulate,
+    unpack_outcome,
+    write_results,
+)
 from geoblanket.lab.evaluate.sanity import Violation, check_results
 from geoblanket.lab.evaluate.tracking import RowObservation, WalkTracker, ZoneReports, only_the_zone
 from geoblanket.mechanism.bundle.zones import zone_in_words
@@ -147,7 +155,7 @@ class Evaluation:
     results: pl.DataFrame
     """`RESULTS_SCHEMA`."""
     notes: tuple[str, ...]
-    """Remarks about single methods, for example why there is no mechanism."""
+    """Remarks: about drawn steps, or about single methods, for example why there is no mechanism."""
     violations: tuple[Violation, ...]
     """Violated checks; see `sanity`."""
 
@@ -185,7 +193,7 @@ def evaluate_cities(
     workers
         Number of processes; None: one for each core.
     resume
-        Go on with an interrupted run of the same experiments with the same inputs.
+        Go on with an interrupted run of the same experiments with the same inputs. A finished one is read.
     tracking
         Track vehicles through the whole city, which often takes longest. Without it, there are no tracked errors.
     progress
@@ -209,6 +217,8 @@ def evaluate_cities(
     for maker in own.values():
         maker.try_out()  # so that a faulty method is reported before the work begins
     about = _about(cities, experiments, own)
+    if resume and (finished := _finished(out, {**about, "tracking": tracking})) is not None:
+        return finished
     store = PartStore(unfinished_folder(out), about, resume=resume, pack=pack_outcome, unpack=unpack_outcome)
     tables: list[pl.DataFrame] = []
     notes: list[str] = []
@@ -233,6 +243,20 @@ def evaluate_cities(
         evaluation = _written(pl.concat(tables), notes, out, {**about, "tracking": tracking})
     store.remove()
     return evaluation
+
+
+def _finished(out: Path, about: Mapping[str, Any]) -> Evaluation | None:
+    """Return the results of a run that ended; None if there are none."""
+    if unfinished_folder(out).exists() or not (out / "results.parquet").exists():
+        return None
+    results, made = read_results(out)
+    if any(made.get(key) != value for key, value in about.items()):
+        raise MismatchError(
+            f"{out}: has results of other inputs, experiments or versions, which cannot be resumed. Give another "
+            "folder, or --overwrite in place of --resume."
+        )
+    violations = tuple(Violation(**violation) for violation in made["violations"])
+    return Evaluation(results, tuple(made["notes"]), violations)
 
 
 def _written(results: pl.DataFrame, notes: Sequence[str], out: Path, about: Mapping[str, Any]) -> Evaluation:
@@ -311,6 +335,7 @@ class _Plan:
                     delay=delay,
                     destinations=experiment.destinations,
                     max_tasks=experiment.max_tasks,
+                    max_steps=experiment.max_steps,
                     seed=experiment.seed,
                     progress=progress,
                 )
@@ -393,8 +418,14 @@ class _Plan:
         )
 
     def notes(self) -> list[str]:
-        """Return remarks about single methods."""
-        return [
+        """Return remarks about the judging and about single methods."""
+        drawn = dict.fromkeys(
+            f"{self._files.name}, experiment '{self._experiment.name}': judged by {len(city.steps):,} steps, drawn "
+            f"from the {city.held_out_steps:,} of held-out vehicles"
+            for city in self._city_of.values()
+            if len(city.steps) < city.held_out_steps
+        )
+        return list(drawn) + [
             f"{self._where(task.data.number)}, ε = {task.setting.epsilon:g}, {method.method}: {method.note}"
             for name, task in self.tasks.items()
             for method in self._store.get(name).methods

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from geoblanket._display import UNKNOWN, number, percent, text
+from geoblanket._display import UNKNOWN, city_name, number, percent, text
 from geoblanket._page import Page
 from geoblanket.lab.evaluate.experiment import Varied, read_variant
 from geoblanket.lab.evaluate.measures import ATTACKS, Measure, Value
@@ -27,7 +27,7 @@ class Table:
     def add_to(self, page: Page, *, name_city: bool) -> None:
         """Add it to a page; its caption names the city where there are several."""
         page.table(
-            self.header, self.rows, caption=f"{self.city.title()}: {self.caption}" if name_city else self.caption
+            self.header, self.rows, caption=f"{city_name(self.city)}: {self.caption}" if name_city else self.caption
         )
 
 

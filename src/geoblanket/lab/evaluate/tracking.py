@@ -352,7 +352,7 @@ class WalkTracker:
         if steps < 1:
             raise ParameterError(f"An attacker needs one step or more. Got {steps} instead.")
         guesses = _Guesses(self, BeliefFilter(self.motion, observation), with_loss=False)
-        starts = _windows(find_runs(self.steps), len(outputs), steps)
+        starts = find_windows(find_runs(self.steps), len(outputs), steps)
         smooth(guesses.filter, Sequences(np.arange(len(outputs)), outputs, starts), guesses.take)
         return guesses.scored()
 
@@ -424,7 +424,7 @@ def find_runs(steps: Steps) -> Ints:
     return np.flatnonzero(np.concatenate([np.ones(min(1, len(steps)), bool), ~goes_on])).astype(np.int64)
 
 
-def _windows(runs: Ints, steps: int, longest: int) -> Ints:
+def find_windows(runs: Ints, steps: int, longest: int) -> Ints:
     """Return the first steps of windows: each run is cut from its beginning."""
     length = np.diff(np.append(runs, steps))
     count = -(-length // longest)

@@ -1,4 +1,4 @@
-"""The two cities of the paper: from raw files to the inputs of an evaluation."""
+"""The two cities of the paper, and San Francisco: from raw files to the inputs of an evaluation."""
 
 from __future__ import annotations
 
@@ -8,24 +8,27 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 
 from geoblanket._display import Progress, silent
-from geoblanket._files import atomic_output, make_folder
+from geoblanket._files import atomic_output, make_folder, temporary_folder
+from geoblanket._tables import scan_table, write_table
 from geoblanket.blanket.discovery import DiscoveryOptions, discover
 from geoblanket.blanket.models import NetworkOptions
 from geoblanket.blanket.predictor import Predictor, save_predictor
 from geoblanket.blanket.training import train
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.lab.evaluate.city_data import CityFiles
+from geoblanket.lab.study.report import write_report
+from geoblanket.lab.study.running import StudyOptions, run_study
 from geoblanket.mobility.histories import LONGEST_PAST
 from geoblanket.mobility.matching import match_traces
-from geoblanket.mobility.walks import scan_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.importer import import_roads
 from geoblanket.roads.simplification import in_largest_part
 from geoblanket.traces.importing import Reading, TraceFormat, import_traces
+from geoblanket.traces.table import OCCUPIED, TRACES_SCHEMA
 
-_INTERVAL_S = 30.0
 _TIMED = 2000
 """Predictions to measure the time of."""
 _TABLE_COLUMNS = {"vehicle": "trip", "trip": "trip", "time": "time", "lat": "lat", "lon": "lon"}
@@ -44,14 +47,23 @@ class CitySource:
     time_zone: str
     box: tuple[float, float, float, float] | None = None
     """South, north, west and east of the part that zones are cut from, degrees; None for all of it."""
+    interval_s: float = 30.0
+    """Between the steps of walks, seconds."""
+    by: tuple[str, ...] | None = None
+    """Grouping for blankets; None for that of the setting."""
+    zones: int = 0
+    """Zones to draw where an experiment would take all of them; 0: all."""
+    public: str = ""
+    """Where anyone gets the traces."""
 
 
-PAPER_CITIES = {
+CITY_SOURCES = {
     "porto": CitySource(
         "porto",
         roads=("nodes.csv", "edges.csv"),
         traces={"train.csv": "porto", "train_sample.csv.gz": "porto"},
         regions="porto",
+        public="Kaggle, ECML/PKDD 15: Taxi Trajectory Prediction, train.csv",
         time_zone="Europe/Lisbon",
     ),
     "rome": CitySource(
@@ -59,9 +71,21 @@ PAPER_CITIES = {
         roads=("nodes.csv", "edges.csv.gz"),
         traces={"taxi_february.txt": "rome", "trips_sample.csv.gz": "table"},
         regions="rome",
+        public="CRAWDAD roma/taxi (Bracciale and others, 2014), taxi_february.txt",
         time_zone="Europe/Rome",
         # Within the Aurelian walls, about: where the sample has enough vehicles.
         box=(41.880, 41.920, 12.450, 12.520),
+    ),
+    "sanfrancisco": CitySource(
+        "sanfrancisco",
+        roads=("nodes.csv", "edges.csv.gz"),
+        traces={"cabspottingdata.tar.gz": "cabspotting", "cabspotting_421_taxis.tar.xz": "cabspotting"},
+        regions="sanfrancisco",
+        time_zone="America/Los_Angeles",
+        interval_s=60.0,  # as often as its taxis tell where they are
+        by=("hour", "speed", "region"),  # 24 days of each taxi are enough for groups by hour too
+        zones=12,
+        public="CRAWDAD epfl/mobility (Piorkowski and others, 2009), cabspottingdata.tar.gz",
     ),
 }
 
@@ -81,6 +105,8 @@ class PaperSetting:
     network: NetworkOptions = field(default_factory=NetworkOptions)
     time_zone: str | None = None
     """Of the hours; None for the city's own."""
+    max_points: int | None = None
+    """Of the traces, at most; of more, whole trips are drawn. None: all."""
 
 
 SETTINGS = {
@@ -127,14 +153,9 @@ def prepare_city(
         If the folder has files of another setting.
     """
     setting = setting or SETTINGS["ours"]
+    _check_setting(Path(out) / "setting.json", setting)
     city = replace(city, time_zone=setting.time_zone or city.time_zone)
     source, folder = Path(data) / city.name, make_folder(out)
-    walks = folder / "walks.parquet"
-    if walks.exists() and (found := scan_walks(walks)[1]["spacing_m"]) != setting.spacing_m:
-        raise MismatchError(
-            f"{folder}: was prepared for places {found:g} m apart, and this setting has them {setting.spacing_m:g} m "
-            "apart. Give another folder."
-        )
     preparation = _Preparation(city, setting, source, folder, workers, progress)
     for name, make in {
         "whole.roads": preparation.whole_roads,
@@ -151,13 +172,44 @@ def prepare_city(
     return CityFiles(
         name=city.name,
         roads=folder / "city.roads",
-        walks=walks,
+        walks=folder / "walks.parquet",
         predictor=folder / "city.predictor",
         findings=folder / "findings.parquet",
         traces=folder / "traces.parquet",
         locations=locations if locations.exists() else None,
         time_zone=city.time_zone,
     )
+
+
+def study_city(
+    city: CitySource,
+    folder: str | Path,
+    *,
+    setting: PaperSetting | None = None,
+    workers: int | None = None,
+    progress: Progress = silent,
+) -> None:
+    """Test blankets in every grouping in a prepared folder, as the paper's section 5.1 does; write its folder `study`.
+
+    An interrupted study continues when it is started again.
+    """
+    folder = Path(folder)
+    tests = DiscoveryOptions(regions=city.regions, time_zone=(setting or SETTINGS["ours"]).time_zone or city.time_zone)
+    roads, options = folder / "whole.roads", StudyOptions(tests, traces=folder / "traces.parquet")
+    study = run_study(
+        folder / "walks-nodes.parquet", roads, folder / "study", options, workers=workers, progress=progress
+    )
+    write_report(study, folder / "study", roads=roads, regions=city.regions, paper=city.name, progress=progress)
+
+
+def _check_setting(path: Path, setting: PaperSetting) -> None:
+    """Keep the setting with the files that are made for it; refuse files of another."""
+    wanted = json.dumps(asdict(setting), indent=2)
+    if path.exists() and path.read_text(encoding="utf-8") != wanted:
+        raise MismatchError(f"{path.parent}: was prepared for another setting ({path.name}). Give another folder.")
+    make_folder(path.parent)
+    with atomic_output(path) as temporary:
+        temporary.write_text(wanted, encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -188,9 +240,13 @@ class _Preparation:
         for name, kind in self.city.traces.items():
             if (self.source / name).exists():
                 reading = Reading(columns=_TABLE_COLUMNS if kind == "table" else {})
-                import_traces([self.source / name], out, format=kind, reading=reading, progress=self.progress)
+                with temporary_folder(out) as folder:
+                    imported = folder / out.name
+                    import_traces([self.source / name], imported, format=kind, reading=reading, progress=self.progress)
+                    _draw_trips(imported, out, self.setting.max_points)
                 return
-        raise InputError(f"has none of {', '.join(self.city.traces)}", path=self.source, hint="Get the traces first")
+        names = " or ".join(self.city.traces)
+        raise InputError(f"has no {names}", path=self.source, hint=f"Get the public file: {self.city.public}")
 
     def walks(self, out: Path) -> None:
         self._match(out, self.folder / "city.roads", spacing_m=self.setting.spacing_m)
@@ -204,7 +260,7 @@ class _Preparation:
             self.folder / "walks-nodes.parquet",
             self.folder / "whole.roads",
             DiscoveryOptions(
-                by=[self.setting.by],
+                by=[self.city.by or self.setting.by],
                 regions=self.city.regions,
                 largest=self.setting.largest,
                 test=self.setting.test,
@@ -238,7 +294,7 @@ class _Preparation:
             self.folder / "traces.parquet",
             roads,
             out,
-            interval_s=_INTERVAL_S,
+            interval_s=self.city.interval_s,
             spacing_m=spacing_m,
             workers=self.workers,
             progress=self.progress,
@@ -247,8 +303,23 @@ class _Preparation:
     def _existing(self, name: str) -> Path:
         path = self.source / name
         if not path.exists():
-            raise InputError("no such file", path=path, hint="Give the folder with the raw data (--data)")
+            names = ", ".join((*self.city.roads, " or ".join(self.city.traces)))
+            hint = f"The folder DATA/{self.city.name} must have {names}; the last is public: {self.city.public}"
+            raise InputError("no such file", path=path, hint=hint)
         return path
+
+
+def _draw_trips(imported: Path, out: Path, most: int | None) -> None:
+    """Move a table of traces to its place, or only drawn trips of at most this many points."""
+    frame, about = scan_table(imported, kind="traces", schema=TRACES_SCHEMA, optional=OCCUPIED)
+    trips = frame.group_by("trip").len().sort("trip").collect(engine="streaming")
+    points = trips["len"].to_numpy().astype(np.int64)
+    if most is None or points.sum() <= most:
+        imported.replace(out)
+        return
+    order = np.random.default_rng(0).permutation(len(points))
+    drawn = trips["trip"].gather(order[np.cumsum(points[order]) <= most])
+    write_table(frame.filter(pl.col("trip").is_in(drawn.implode())), out, kind="traces", about=about)
 
 
 def _times_us(predictor: Predictor) -> dict[str, float]:

@@ -16,12 +16,14 @@ from typing import Any
 
 from scipy import stats
 
-from geoblanket._display import UNKNOWN, Interval, interval_text, text
+from geoblanket._display import UNKNOWN, Interval, city_name, interval_text, text
 from geoblanket._page import Page
 from geoblanket.lab.evaluate.methods import METHODS
 
 CITIES = ("porto", "rome")
-"""The cities of the paper."""
+"""The cities of the paper …"""
+COMPARED = (*CITIES, "sanfrancisco")
+"""… and those of which our numbers are compared with its."""
 CLAIMS_HEADING = "The paper's numbers and ours"
 _EVERYWHERE = (-float("inf"), float("inf"))
 
@@ -166,32 +168,38 @@ def judge(measured: Mapping[str, Measured], city: str | None, *, every: bool = F
     measured
         By key.
     city
-        One of `CITIES`; None for another city, about which what the paper says of both counts.
+        One of `COMPARED`. Of those that the paper does not study, it is asked whether they are like one that it
+        does. None for another city, about which only claims of both count.
     every
         Return claims about which nothing was measured, too.
     """
-    claims = _of_both() if city is None else [claim for claim in paper_claims() if claim.city in ("", city)]
+    claims = paper_claims() if city in (None, *CITIES) else _elsewhere()
     return [
         replace(claim, city=city or "", measured=measured.get(claim.key))
         for claim in claims
-        if every or claim.key in measured
+        if claim.city in ("", city) and (every or claim.key in measured)
     ]
 
 
-def _of_both() -> Iterator[Claim]:
-    """Yield what the paper says of both cities: true of values that are so in each of them."""
-    first, second = CITIES
-    others = {(claim.key, claim.topic): claim for claim in paper_claims() if claim.city == second}
+@cache
+def _elsewhere() -> tuple[Claim, ...]:
+    """Return the claims about a city that the paper does not study: what is true of one of its cities, or of both.
+
+    They are not judged where the ranges of its cities do not meet: there it says nothing of cities in general.
+    """
+    groups: dict[tuple[str, str], list[Claim]] = {}
     for claim in paper_claims():
-        if claim.city == "":
-            yield claim
-        elif claim.city == first:
-            other = others[claim.key, claim.topic]
-            low, high = max(claim.low, other.low), min(claim.high, other.high)
-            why = claim.why if low <= high else "the paper's two cities differ"
-            low, high = (low, high) if low <= high else _EVERYWHERE
-            says = _both({first: claim.paper, second: other.paper})
-            yield replace(claim, paper=says, low=low, high=high, why=why)
+        groups.setdefault((claim.where, claim.key), []).append(claim)
+    claims = []
+    for first, *others in groups.values():
+        low, high = first.low, first.high
+        for other in others:
+            apart = other.low > high or low > other.high
+            low, high = _EVERYWHERE if apart else (min(low, other.low), max(high, other.high))
+        why = first.why or "the paper's cities differ, and it does not study this one"
+        says = _both({claim.city: claim.paper for claim in (first, *others)})
+        claims.append(replace(first, city="", paper=says, low=low, high=high, why=why))
+    return tuple(claims)
 
 
 def add_claims(page: Page, claims: Sequence[Claim]) -> None:
@@ -201,16 +209,17 @@ def add_claims(page: Page, claims: Sequence[Claim]) -> None:
 
 
 def claims_table(claims: Sequence[Claim]) -> list[tuple[str, ...]]:
-    """Return a header and a row for each claim, with the paper's cities side by side."""
-    cities = CITIES if any(claim.city for claim in claims) else ("",)
-    ours = [f"ours ({city.title()})" if city else "ours" for city in cities]
+    """Return a header and a row for each claim, with cities side by side."""
+    cities = [city for city in ("", *COMPARED) if any(claim.city == city for claim in claims)]
+    ours = [f"ours ({city_name(city)})" if city else "ours" for city in cities]
     rows = [("claim", "where in the paper", "paper", *ours, "95 % interval", "verdict or why not")]
     for where, topic in dict.fromkeys((claim.where, claim.topic) for claim in claims):
         of_city = {claim.city: claim for claim in claims if (claim.where, claim.topic) == (where, topic)}
         numbers = [of_city[city].ours if city in of_city else UNKNOWN for city in cities]
-        paper, interval, verdict = (
-            _both({city: getattr(claim, name) for city, claim in of_city.items()})
-            for name in ("paper", "interval", "judgement")
+        studied = {city: claim for city, claim in of_city.items() if city in CITIES}
+        paper = _both({city: claim.paper for city, claim in (studied or of_city).items()})
+        interval, verdict = (
+            _both({city: getattr(claim, name) for city, claim in of_city.items()}) for name in ("interval", "judgement")
         )
         rows.append((topic, where, paper, *numbers, interval, verdict))
     return rows
@@ -220,7 +229,7 @@ def _both(values: Mapping[str, str]) -> str:
     """Return the texts of cities as one, once if they are the same."""
     if len(set(values.values())) == 1:
         return next(iter(values.values()))
-    return "; ".join(f"{city.title()}: {value}" for city, value in values.items())
+    return "; ".join(f"{city_name(city)}: {value}" for city, value in values.items())
 
 
 def share_interval(part: int, whole: int) -> Interval | None:

@@ -21,8 +21,8 @@ from geoblanket.lab.evaluate.measures import Measure, Value
 from geoblanket.lab.evaluate.panels import Comparison, Panel, main_panels, saved
 from geoblanket.lab.evaluate.report import Chapter
 from geoblanket.lab.study.paper import (
-    CITIES,
     CLAIMS_HEADING,
+    COMPARED,
     Claim,
     Measured,
     add_claims,
@@ -55,7 +55,7 @@ _NOT_ALIKE = (
 
 
 def read_facts(folder: str | Path, cities: Iterable[str]) -> Mapping[str, Facts]:
-    """Return what was measured in the preparation of `geoblanket evaluate paper`, and in a study in CITY/study."""
+    """Return what was measured by `geoblanket reproduce` in the folder of each city, and in its study."""
     facts: dict[str, dict[str, Measured]] = {}
     for city in cities:
         claims = _read_json(Path(folder) / city / "study" / "study.json").get("claims", [])
@@ -117,7 +117,7 @@ def write_claims(claims: Sequence[Claim], path: str | Path) -> None:
 
 
 def check_paper(results: pl.DataFrame, facts: Mapping[str, Facts]) -> list[Claim]:
-    """Return the paper's claims with what was measured; none about cities that it does not study.
+    """Return the paper's claims with what was measured; none about cities other than `COMPARED`.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def check_paper(results: pl.DataFrame, facts: Mapping[str, Facts]) -> list[Claim
     panels = main_panels(results)
     claims = []
     for city in dict.fromkeys(panel.city for panel in panels):
-        if city.lower() in CITIES:
+        if city.lower() in COMPARED:
             of_city = {panel.loss_case: panel for panel in panels if panel.city == city}
             zones = results.filter((pl.col("city") == city) & (pl.col("zone") >= 0) & (pl.col("variant") == ""))
             measured = {**facts.get(city, {}), **dict(_of_losses(of_city)), **dict(_of_zones(zones))}

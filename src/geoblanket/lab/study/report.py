@@ -23,8 +23,8 @@ from geoblanket.lab.study.figures import (
 )
 from geoblanket.lab.study.group_statistics import FEATURES, OUTCOMES, rank_interval
 from geoblanket.lab.study.paper import (
-    CITIES,
     CLAIMS_HEADING,
+    COMPARED,
     Claim,
     Measured,
     add_claims,
@@ -218,7 +218,7 @@ def write_report(
     roads, regions
         As given to `run_study`.
     paper
-        A city of the paper to compare with: "rome" or "porto".
+        A city to compare with the paper: "porto", "rome" or "sanfrancisco".
     title
         Of the report.
 
@@ -227,8 +227,8 @@ def write_report(
     summary
         What `study.json` holds: the summary and the claims, as JSON values.
     """
-    if paper not in (None, *CITIES):
-        raise ParameterError(f"The paper's cities are {', '.join(CITIES)}. Got '{paper}' instead.")
+    if paper not in (None, *COMPARED):
+        raise ParameterError(f"The cities to compare are {', '.join(COMPARED)}. Got '{paper}' instead.")
     folder = ReportFolder(out)
     for name, table in study.tables().items():
         with atomic_output(folder.path / f"{name}.csv") as temporary:
