@@ -35,6 +35,8 @@ INTERVAL_S = {"San Francisco": 60.0}
 """Between steps, where it is not 30 s: cabs there report once a minute."""
 WEIGHTS = ((1.0, 0.5, 0.25), (1.0, 1.0, 1.0))
 DRAWS = 2000
+ALL_STEPS = 10**9
+"""Judge by all held-out steps."""
 KINDS: tuple[RowsKind, ...] = ("none", "order:1", "order:2", "order:3")
 
 
@@ -110,7 +112,8 @@ def main() -> None:
     kinds = KINDS[: 1 + options.orders]
     with tempfile.TemporaryDirectory() as temporary:
         for city in options.city:
-            data = CityData(walks_of(city, (options.folder or Path(temporary)) / city, options.spacing))
+            files = walks_of(city, (options.folder or Path(temporary)) / city, options.spacing)
+            data = CityData(files, max_steps=ALL_STEPS)
             for weights in WEIGHTS:
                 for epsilon in options.epsilon:
                     setting = Setting(
