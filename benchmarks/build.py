@@ -61,6 +61,13 @@ def prepare_rome(folder: Path) -> None:
     import_traces([DATA / "rome" / "trips_sample.csv.gz"], folder / "traces.parquet", reading=Reading(columns=columns))
 
 
+def prepare_san_francisco(folder: Path) -> None:
+    """Write roads and traces of San Francisco's cabs."""
+    source = DATA / "sanfrancisco"
+    import_roads([source / "nodes.csv", source / "edges.csv.gz"])[0].save(folder / "roads")
+    import_traces([source / "cabspotting_421_taxis.tar.xz"], folder / "traces.parquet", format="cabspotting")
+
+
 CITIES: dict[str, Callable[[Path], None]] = {"synthetic": prepare_city, "Porto": prepare_porto, "Rome": prepare_rome}
 
 

@@ -1,9 +1,10 @@
 """What a longer past is worth in zones: losses of order 1, 2 and 3 on vehicles held out, at equal ε for each report.
 
-Run `python -m benchmarks.rows_worth` for Porto and the centre of Rome, from the files in ../shared/data, with places
-600 m apart and zones of at most 6, where every history gets a row. `--spacing 250 --places 40` takes the zones and the
-row limit of a default build. `--zones N` takes the N zones with the most steps; `--folder FOLDER` keeps the walks.
-Gains have 95 % intervals over vehicles, by the bootstrap. Loss: the error of the travel distance to a task, km.
+Run `python -m benchmarks.rows_worth` for Porto, the centre of Rome and San Francisco, from the files in ../shared/data,
+with places 600 m apart and zones of at most 6, where every history gets a row. A step takes 30 s (San Francisco: 60 s).
+`--spacing 250 --places 40` takes the zones and the row limit of a default build. `--zones N` takes the N zones with the
+most steps; `--folder FOLDER` keeps the walks. Gains have 95 % intervals over vehicles, by the bootstrap. Loss is the
+error of the travel distance to a task, km.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks._measure import show, took
-from benchmarks.build import prepare_porto, prepare_rome
+from benchmarks.build import prepare_porto, prepare_rome, prepare_san_francisco
 from geoblanket._arrays import Floats
 from geoblanket.build.measures import VehicleLosses, vehicle_losses
 from geoblanket.build.rows import MAX_ROWS
@@ -29,9 +30,13 @@ from geoblanket.lab.evaluate.methods import RowsKind
 from geoblanket.mechanism.solver.optimiser import optimise
 from geoblanket.mobility.matching import match_traces
 
-CITIES = {"Porto": prepare_porto, "Rome": prepare_rome}
+CITIES = {"Porto": prepare_porto, "Rome": prepare_rome, "San Francisco": prepare_san_francisco}
+INTERVAL_S = {"San Francisco": 60.0}
+"""Between steps, where it is not 30 s: cabs there report once a minute."""
 WEIGHTS = ((1.0, 0.5, 0.25), (1.0, 1.0, 1.0))
 DRAWS = 2000
+ALL_STEPS = 10**9
+"""Judge by all held-out steps."""
 KINDS: tuple[RowsKind, ...] = ("none", "order:1", "order:2", "order:3")
 
 
@@ -62,7 +67,8 @@ def walks_of(city: str, folder: Path, spacing_m: float) -> CityFiles:
     walks = folder / f"walks{spacing_m:.0f}.parquet"
     if not walks.exists():
         CITIES[city](folder)
-        match_traces(folder / "traces.parquet", folder / "roads", walks, spacing_m=spacing_m)
+        interval_s = INTERVAL_S.get(city, 30.0)
+        match_traces(folder / "traces.parquet", folder / "roads", walks, spacing_m=spacing_m, interval_s=interval_s)
     return CityFiles(name=city, roads=folder / "roads", walks=walks)
 
 
@@ -90,7 +96,7 @@ def compared(data: CityData, setting: Setting, kinds: tuple[RowsKind, ...], zone
 
 
 def main() -> None:
-    """Compare the orders in both cities."""
+    """Compare the orders in each city."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--spacing", type=float, default=600.0)
     parser.add_argument("--places", type=int, default=6)
@@ -106,7 +112,8 @@ def main() -> None:
     kinds = KINDS[: 1 + options.orders]
     with tempfile.TemporaryDirectory() as temporary:
         for city in options.city:
-            data = CityData(walks_of(city, (options.folder or Path(temporary)) / city, options.spacing))
+            files = walks_of(city, (options.folder or Path(temporary)) / city, options.spacing)
+            data = CityData(files, max_steps=ALL_STEPS)
             for weights in WEIGHTS:
                 for epsilon in options.epsilon:
                     setting = Setting(

@@ -66,17 +66,21 @@ def _rejections(study: Study) -> dict[str, Measured]:
 
 
 def _correlations(study: Study) -> dict[str, Measured]:
-    """Return the correlations of the mean p of groups, given their size, and the p-values of classifier tests."""
+    """Return the correlations of the mean p of groups, and the p-values of classifier tests.
+
+    As in the paper, the size of groups is left out of account; the words tell what is left given the size.
+    """
     of_mean = study.correlations.filter((pl.col("outcome") == "p_value") & pl.col("m").is_null())
-    columns = ("measure", "feature", "given_n", "groups")
+    columns = ("measure", "feature", "coefficient", "given_n", "groups")
     measured = {}
-    for measure, feature, value, groups in _best_grouping(study, of_mean).select(columns).iter_rows():
-        known = value is not None and measure != "kendall"
-        interval = Interval(*map(float, rank_interval(value, groups))) if known else None
-        measured[f"correlation:{measure}:{feature}"] = Measured(value, interval)
-    of_all = study.dependence.filter(pl.col("m").is_null() & pl.col("p_given_n").is_not_null())
-    for feature, p_value in of_all.select("feature", "p_given_n").iter_rows():
-        measured[f"classifier:{feature}"] = Measured(p_value, Interval(p_value, p_value))
+    for measure, feature, value, given, groups in _best_grouping(study, of_mean).select(columns).iter_rows():
+        interval = None if measure == "kendall" else Interval(*map(float, rank_interval(value, groups)))
+        words = "" if given is None else f" (given n: {signed(given)})"
+        measured[f"correlation:{measure}:{feature}"] = Measured(value, interval, words=words)
+    of_all = study.dependence.filter(pl.col("m").is_null() & pl.col("p_value").is_not_null())
+    for feature, p_value, given in of_all.select("feature", "p_value", "p_given_n").iter_rows():
+        words = "" if given is None else f" (given n: {p_text(given)})"
+        measured[f"classifier:{feature}"] = Measured(p_value, Interval(p_value, p_value), words=words)
     return measured
 
 
