@@ -38,7 +38,12 @@ _SERVE = Settings(_ServeSettings, "geoblanket.mechanism.bundle.trust:Trust", wit
 
 
 def serve(
-    files: Annotated[list[Path], typer.Argument(metavar="BUNDLE...", help="Bundles to serve.", show_default=False)],
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[BUNDLE]...", help="Bundles to serve; with --roads, none are needed.", show_default=False
+        ),
+    ] = None,
     *,
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8642,
@@ -102,6 +107,10 @@ def serve(
     settings = _SERVE.read(set_)
     chosen = _ServeSettings(**settings.of(_ServeSettings))
     local = is_loopback(host)
+    if not files and (roads is None or ledger is not None or model is not None):
+        raise ParameterError(
+            "Give at least one bundle to serve. Without one, the page needs --roads, and nothing else."
+        )
     for option, path, what in (
         ("--ledger", ledger, "Reports contain true locations, and are accepted"),
         ("--walks", walks, "Walks are true paths of vehicles, and are shown"),
@@ -114,7 +123,7 @@ def serve(
     least = options.read_policy(policy)
     trust = Trust(public_key=public_key, **settings.of(Trust))
     with progress_bars() as progress:
-        store = BundleStore(files, trust=trust, policy=least, progress=progress)
+        store = BundleStore(files or [], trust=trust, policy=least, progress=progress)
     explorer = Explorer(store, roads=roads, walks=walks, model=model)
     limits = Limits()
     tracking = None if model is None else _open_receiver(store, limits, model)

@@ -119,6 +119,54 @@ class _Facts:
         )
 
 
+def handout(
+    bundle: Bundle,
+    *,
+    reader: Reader,
+    fence_km: float | None = None,
+    budget: Budget | None = None,
+    kept_for: str = "",
+    contact: str = "",
+) -> str:
+    """Return a page that prints on one sheet of A4, as HTML; the parameters are those of `write_handout`."""
+    if reader not in _READERS:
+        raise ParameterError(f"The reader must be one of {', '.join(_READERS)}. Got another one instead.")
+    facts = _Facts(bundle.promise, fence_km)
+    title, lead, your, ask = _READERS[reader]
+    often, distance = facts.sent()
+    page = Page(title, lead=lead, sheet=True)
+    page.heading("What is collected")
+    if reader == "drivers":
+        sent = [
+            f"Your vehicle sends a position {often}, with the time. {distance} The true one never leaves the vehicle."
+        ]
+        sent += ["While you rest, the last position is sent again."] if facts.promise.hold_m else []
+    else:
+        disclosed = f"Besides the position, a report discloses {facts.promise.disclosed}."
+        sent = [f"Each vehicle sends a position {often}. {distance}", disclosed, *_plain(facts.promise.learned)]
+    page.bullets(sent)
+    page.heading("What somebody can find out")
+    page.paragraph(
+        "Somebody has all that was sent, knows how it works, and computes without limit. The best guess between "
+        f"{facts.between()}, both thought equally probable, is right at most:"
+    )
+    page.table(("what they have seen", "right"), facts.chances())
+    for heading, sentences in {
+        f"{your[0].upper()}{your[1:]} home": facts.home(your),
+        "What is not promised": facts.caveats(),
+        "How much, and how long": [*facts.kept(budget, kept_for), f"{ask}: {contact or _TO_FILL_IN}"],
+    }.items():
+        page.heading(heading)
+        page.bullets(sentences)
+    if reader == "officer":
+        page.heading("For the impact assessment")
+        page.note(facts.assessment())
+    return page.html(
+        footer="All of this holds where the vehicle itself draws what is sent. Made by geoblanket "
+        f"{__version__} from the bundle with the SHA-256 {bundle.sha256}, verified exactly."
+    )
+
+
 def write_handout(
     bundle: Bundle,
     out: str | Path,
@@ -153,44 +201,10 @@ def write_handout(
     files
         The page, and the PDF if one was written.
     """
-    if reader not in _READERS:
-        raise ParameterError(f"The reader must be one of {', '.join(_READERS)}. Got another one instead.")
-    facts = _Facts(bundle.promise, fence_km)
-    title, lead, your, ask = _READERS[reader]
-    often, distance = facts.sent()
-    page = Page(title, lead=lead, sheet=True)
-    page.heading("What is collected")
-    if reader == "drivers":
-        sent = [
-            f"Your vehicle sends a position {often}, with the time. {distance} The true one never leaves the vehicle."
-        ]
-        sent += ["While you rest, the last position is sent again."] if facts.promise.hold_m else []
-    else:
-        disclosed = f"Besides the position, a report discloses {facts.promise.disclosed}."
-        sent = [f"Each vehicle sends a position {often}. {distance}", disclosed, *_plain(facts.promise.learned)]
-    page.bullets(sent)
-    page.heading("What somebody can find out")
-    page.paragraph(
-        "Somebody has all that was sent, knows how it works, and computes without limit. The best guess between "
-        f"{facts.between()}, both thought equally probable, is right at most:"
-    )
-    page.table(("what they have seen", "right"), facts.chances())
-    for heading, sentences in {
-        f"{your[0].upper()}{your[1:]} home": facts.home(your),
-        "What is not promised": facts.caveats(),
-        "How much, and how long": [*facts.kept(budget, kept_for), f"{ask}: {contact or _TO_FILL_IN}"],
-    }.items():
-        page.heading(heading)
-        page.bullets(sentences)
-    if reader == "officer":
-        page.heading("For the impact assessment")
-        page.note(facts.assessment())
+    text = handout(bundle, reader=reader, fence_km=fence_km, budget=budget, kept_for=kept_for, contact=contact)
     path = make_folder(out) / f"{reader}.html"
-    page.save(
-        path,
-        footer="All of this holds where the vehicle itself draws what is sent. Made by geoblanket "
-        f"{__version__} from the bundle with the SHA-256 {bundle.sha256}, verified exactly.",
-    )
+    with atomic_output(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
     return [path, *_printed(path)]
 
 

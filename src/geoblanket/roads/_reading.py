@@ -72,6 +72,8 @@ class RoadsRead(NamedTuple):
 
     graph: RoadGraph
     counts: Counts
+    scenery: bytes = b""
+    """As in `RoadGraph`."""
 
 
 def class_speeds_kmh(road_class: Octets) -> Floats:

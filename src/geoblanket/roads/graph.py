@@ -10,7 +10,7 @@ by the program that its file names.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
@@ -45,6 +45,9 @@ _DTYPES = {
     "node_ids": "<i8", "lat": "<f8", "lon": "<f8", "offsets": "<i8", "targets": "<i4", "length_m": "<f8",
     "speed_m_s": "<f8", "road_class": "|u1", "shape_offsets": "<i8", "shape_lat": "<f8", "shape_lon": "<f8",
 }  # fmt: skip
+
+_SCENERY: Final = "scenery"
+"""A part of files that not all have."""
 
 OPENSTREETMAP: Final = "© OpenStreetMap contributors"
 """The words that OpenStreetMap asks for."""
@@ -124,6 +127,8 @@ class RoadGraph:
     """How `length_m` was measured."""
     credit: str = ""
     """Whose data it is, for pictures and reports; not part of `identity`."""
+    scenery: bytes = field(default=b"", repr=False)
+    """Names, water and parks for maps, as GeoJSON; empty: there are none. Not part of `identity`, nor of subgraphs."""
 
     @classmethod
     @checked
@@ -256,21 +261,24 @@ class RoadGraph:
 
     def save(self, path: str | Path) -> None:
         """Write the graph to one file, completely or not at all; the same graph gives the same bytes."""
-        # Without a credit the field is left out, as in files of earlier versions, which still open.
+        # Without a credit or scenery they are left out, as in files of earlier versions, which still open.
         credit = {"credit": self.credit} if self.credit else {}
-        write_arrays(path, magic=_MAGIC, fields={"length_model": self.length_model, **credit}, arrays=self._arrays())
+        scenery = {_SCENERY: np.frombuffer(self.scenery, np.uint8)} if self.scenery else {}
+        fields = {"length_model": self.length_model, **credit}
+        write_arrays(path, magic=_MAGIC, fields=fields, arrays={**self._arrays(), **scenery})
 
     @classmethod
     @checked
     def load(cls, path: str | Path) -> RoadGraph:
         """Read a graph written by `save`, in milliseconds for a city."""
         values, arrays = read_arrays(path, magic=_MAGIC, kind="a road graph")
+        scenery = arrays.pop(_SCENERY, np.empty(0, np.uint8))
         dtypes = {name: array.dtype.str for name, array in arrays.items()}
-        if values.keys() - {"credit"} != {"length_model"} or dtypes != _DTYPES:
+        if scenery.dtype != np.uint8 or values.keys() - {"credit"} != {"length_model"} or dtypes != _DTYPES:
             raise InputError(
                 "is not a road graph of this version of geoblanket", path=path, hint="Import the roads again"
             )
-        parts: dict[str, Any] = {**arrays, **values}
+        parts: dict[str, Any] = {**arrays, **values, "scenery": scenery.tobytes()}
         return cls(**parts)
 
     def to_networkx(self) -> nx.MultiDiGraph:

@@ -120,8 +120,7 @@ def import_roads(
             path=paths[0],
             hint="Give a larger network, or keep all of it (--set keep_all=true)",
         )
-    if credit is not None:
-        graph = replace(graph, credit=credit)
+    graph = replace(graph, scenery=roads.scenery, credit=graph.credit if credit is None else credit)
     return graph, RoadsSummary(
         source=source,
         nodes=graph.node_count,

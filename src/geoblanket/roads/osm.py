@@ -21,6 +21,7 @@ from geoblanket._untrusted import run_within, seconds_allowed, too_slow
 from geoblanket.errors import InputError
 from geoblanket.roads._reading import KMH_TO_M_S, Counts, RoadsRead, check_pbf, check_xml, class_speeds_kmh
 from geoblanket.roads.graph import ROAD_CLASSES, Edges, Nodes, RoadGraph, credit_of_programs
+from geoblanket.roads.scenery import read_scenery
 from geoblanket.roads.tags import NO_THROUGH_SERVICES, direction, may_drive, way_speeds
 
 _UNITS_PER_DEGREE = 10_000_000
@@ -115,7 +116,9 @@ def _read_osm(files: Sequence[OsmFile], progress: Progress) -> RoadsRead:
             hint="Give an extract with ways tagged highway=residential, primary, ...",
         )
     credit = credit_of_programs(written_by)
-    return RoadsRead(_graph_of_ways(ways, counts, path=files[0].path, credit=credit), counts)
+    with _refusing_bad_data(files[0]):
+        scenery = read_scenery(files, locations)
+    return RoadsRead(_graph_of_ways(ways, counts, path=files[0].path, credit=credit), counts, scenery)
 
 
 def _read_ways(

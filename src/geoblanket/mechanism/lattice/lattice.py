@@ -57,12 +57,7 @@ class Lattice:
         table = np.asarray(spec.multipliers)
         spec = replace(spec, multipliers=np.frombuffer(table.tobytes(), table.dtype).reshape(table.shape))
         certificate, totals = verify_lattice(spec)
-        largest = largest_hold_mm(spec.epsilon_micro)
-        if not 0 <= hold_mm <= largest:
-            raise MechanismError(
-                f"A report can be held within 0 to {largest / 1000:,.0f} m, the mean error of a report at this ε. Got "
-                f"{hold_mm / 1000:g} m instead."
-            )
+        _check_hold(spec, hold_mm)
         drawing = Drawing(spec, prepare=True)
         if not np.array_equal(drawing.totals(), totals):
             raise LatticeViolation("What this machine draws from is not what was verified: its arithmetic differs")
@@ -82,6 +77,11 @@ class Lattice:
             rounding_mm=spec.plane.rounding_mm,
         )
         return cls._of(spec, hold_mm, certificate, Drawing(spec, prepare=False))
+
+    def held(self, hold_mm: int) -> Lattice:
+        """Return the same lattice with another hold, which no weight depends on: nothing is verified again."""
+        _check_hold(self.spec, hold_mm)
+        return self._of(self.spec, hold_mm, self.certificate, self._drawing)
 
     @classmethod
     def _of(cls, spec: LatticeSpec, hold_mm: int, certificate: LatticeCertificate, drawing: Drawing) -> Lattice:
@@ -240,6 +240,15 @@ class Lattice:
         hold = f"held within {self.hold_m:g} m" if self.hold_mm else "never held"
         cells = f"{self.cells:,} cells of {self.cell_m:g} m"
         return cells, f"ε = {self.epsilon:g} per km", hold, "verified exactly"
+
+
+def _check_hold(spec: LatticeSpec, hold_mm: int) -> None:
+    largest = largest_hold_mm(spec.epsilon_micro)
+    if not 0 <= hold_mm <= largest:
+        raise MechanismError(
+            f"A report can be held within 0 to {largest / 1000:,.0f} m, the mean error of a report at this ε. Got "
+            f"{hold_mm / 1000:g} m instead."
+        )
 
 
 def largest_hold_mm(epsilon_micro: int) -> int:

@@ -25,7 +25,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 
 from geoblanket import __version__
 from geoblanket._display import Progress, silent
-from geoblanket.errors import GeoblanketError, InputError, ParameterError
+from geoblanket.errors import GeoblanketError, InputError
 from geoblanket.mechanism.bundle.facts import BundleFacts, LatticeFacts, MechanismFacts
 from geoblanket.mechanism.bundle.policy import DEFAULT_POLICY, Policy
 from geoblanket.mechanism.bundle.storage import LARGEST_BYTES, Bundle, LatticeBundle, ZoneBundle, load_bundle
@@ -81,7 +81,7 @@ class BundleStore:
     Parameters
     ----------
     paths
-        The files, at least one.
+        The files; none are needed where the page makes lattices over roads.
     trust
         Which files are accepted.
     policy
@@ -156,8 +156,6 @@ class BundleStore:
         return MappingProxyType(by_hash)
 
     def _load_all(self, paths: Sequence[Path], progress: Progress) -> list[_Slot]:
-        if not paths:
-            raise ParameterError("Give at least one bundle to serve.")
         slots, problems = [], []
         for number, path in enumerate(paths):
             progress("verifying bundles", number, len(paths))

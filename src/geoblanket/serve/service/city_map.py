@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from scipy.sparse.csgraph import dijkstra
 
-from geoblanket._arrays import Bools, Floats, Indices, Ints
+from geoblanket._arrays import Floats, Indices, Ints
 from geoblanket._geodesy import haversine_m
 from geoblanket.roads.distances import distances_within, weight_matrix
 from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph
@@ -24,11 +24,6 @@ _DETOUR_M: Final = 600.0
 """A way along the roads is no longer than the straight line times the one, and the other added."""
 _SLOWER: Final = 1.8
 """How much longer a made-up drive takes than without traffic and crossings."""
-_FAR_M: Final = 2500.0
-"""How far from its start a made-up drive goes."""
-_SHORTEST_LEG_M: Final = 800.0
-_MOST_LEGS: Final = 200
-_SEED: Final = 5
 
 
 def roads_geojson(graph: RoadGraph) -> bytes:
@@ -86,47 +81,29 @@ def _along(graph: RoadGraph, path: Indices) -> Line:
     return points(np.concatenate(lats), np.concatenate(lons))
 
 
-def street_drive(
-    graph: RoadGraph, lat: float, lon: float, *, seconds: float, interval_s: float, inside: Bools
-) -> Indices | None:
-    """Return the nodes of a made-up drive near a coordinate, one for each interval; always the same from one point.
+def way_home(graph: RoadGraph, lat: float, lon: float, *, seconds: float) -> tuple[Indices, Floats]:
+    """Return the nodes of the fastest way to a node from one that takes about some time, and when it is at each.
 
-    It takes the fastest ways between nodes that are drawn at random.
+    It is always the same for one destination.
 
     Parameters
     ----------
     lat, lon
-        Where to start, degrees: at the nearest node.
-    seconds, interval_s
-        How long it takes, and from one node to the next.
-    inside
-        The nodes that may be destinations, shape (N,).
+        Where it ends, degrees: at the nearest node.
+    seconds
+        How long it takes, if the city is large enough.
 
     Returns
     -------
-    nodes
-        None: there are no roads near by.
+    nodes, time_s
+        The time in seconds since the start, increasing.
     """
-    rng, matrix = np.random.default_rng(_SEED), weight_matrix(graph, weight="time")
-    away_m = haversine_m(lat, lon, graph.lat, graph.lon)
-    near = (away_m <= _FAR_M) & inside
-    if not near.any():
-        return None
-    path, time_s = [int(np.where(near, away_m, np.inf).argmin())], [0.0]
-    for _ in range(_MOST_LEGS):
-        if time_s[-1] >= seconds:
-            break
-        start = path[-1]
-        seconds_from, previous_from = dijkstra(matrix, indices=[start], return_predecessors=True)
-        free_s, previous = seconds_from[0], previous_from[0]
-        leg_m = haversine_m(graph.lat[start], graph.lon[start], graph.lat, graph.lon)
-        ends = np.flatnonzero(near & np.isfinite(free_s) & (leg_m >= _SHORTEST_LEG_M))
-        if not len(ends):
-            return None
-        leg = [int(rng.choice(ends))]
-        while previous[leg[-1]] != start:
-            leg.append(int(previous[leg[-1]]))
-        time_s.extend((time_s[-1] + _SLOWER * free_s[leg[::-1]]).tolist())
-        path.extend(leg[::-1])
-    at_s = np.arange(max(int(seconds / interval_s), 2)) * interval_s
-    return np.array(path, np.int32)[np.searchsorted(time_s, at_s, side="right") - 1]
+    home = int(haversine_m(lat, lon, graph.lat, graph.lon).argmin())
+    backwards = weight_matrix(graph, weight="time", reverse=True)
+    free_s, next_on = (row[0] for row in dijkstra(backwards, indices=[home], return_predecessors=True))
+    left_s = _SLOWER * free_s
+    path = [int(np.where(np.isfinite(left_s), np.abs(left_s - seconds), np.inf).argmin())]
+    while path[-1] != home:
+        path.append(int(next_on[path[-1]]))
+    nodes = np.array(path, np.int32)
+    return nodes, left_s[nodes[0]] - left_s[nodes]

@@ -6,26 +6,26 @@ Places that somebody looks at are sent in bodies, so that none stands in a URL o
 from __future__ import annotations
 
 import gzip
-import math
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, FastAPI, Header, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.middleware.gzip import GZipMiddleware
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.staticfiles import StaticFiles
 
 from geoblanket.errors import InputError, ParameterError
-from geoblanket.mechanism.promise import fenced_m, laplace_errors
-from geoblanket.planning.schedules import Schedule, area_in_degrees, schedule_by_distance, schedule_commands
-from geoblanket.roads.graph import RoadGraph
-from geoblanket.serve.limits import NO_BUNDLE, NO_ZONES, NOT_FOUND, Refusal, Refused
-from geoblanket.serve.service.explorer import ExploredLattice, ExploredZones, Explorer
-from geoblanket.serve.service.replay import Way, live_at_home, made_up_drive, replay
+from geoblanket.planning.plan import plan_facts
+from geoblanket.planning.wishes import Wishes
+from geoblanket.serve.limits import BAD_REQUEST, NOT_FOUND, Refusal, Refused
+from geoblanket.serve.service.explorer import Explorer
+from geoblanket.serve.service.settings import Setting
 
+Reader = Literal["drivers", "officer"]
+_PLANNED: Final = ("recommended", "wishes", "hold_m", "home", "in_words", "tells_something", "judged_by")
+"""What the page shows of a plan."""
 PAGE_POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "worker-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -38,67 +38,46 @@ _HEADERS: Final = {
     "Permissions-Policy": "geolocation=(self), camera=(), microphone=()",
 }
 
-NO_PLACE: Final = Refusal(422, "no_such_place", "This place is in no zone of the bundle, in that regime.")
-NO_LATTICE: Final = Refusal(422, "no_lattice", "This bundle has zones and no lattice: ask about its places.")
-NO_TRIP: Final = Refusal(404, "no_such_trip", "There is no such trip to replay.")
-NO_ROADS: Final = Refusal(422, "no_roads", "Drives need roads near by: serve the bundle with --roads.")
-NO_FENCE: Final = Refusal(422, "no_fence", "No fence can lie there: it is too near to a pole.")
-TOO_NEAR: Final = Refusal(
-    422, "too_near", "Reports that near need a larger ε than devices accept: ask for more metres."
+NO_PLAN: Final = Refusal(
+    422, "no_plan", "These wishes cannot be meant: give distances above 0, and a share above 50 %."
 )
+NO_HANDOUT: Final = Refusal(422, "no_handout", "The page to hand on needs Matplotlib: install geoblanket[city].")
+_HANDOUT_POLICY: Final = (
+    "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""The page to hand on has one style sheet, in itself, and no script."""
 
-_NIGHTS: Final = (1, 7, 30)
-_RADIUS_KM: Final = 1.0
-"""Of the fence that is advised."""
-
-_Hash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
-_Place = Annotated[int, Field(ge=0, lt=1 << 31, strict=True)]
+_Metres = Annotated[float, Field(gt=0, le=100_000, strict=True)]
 
 
 class _Question(BaseModel):
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True, allow_inf_nan=False)
 
 
-class AtPlace(_Question):
-    """A place on the map and the one before it (null: there is no history), for one bundle with zones."""
+class Coordinate(_Question):
+    """A coordinate on the map, degrees."""
 
-    bundle: _Hash
-    place: _Place
-    previous: _Place | None
-    regime: str = Field(max_length=200)
-
-
-class AtCoordinate(_Question):
-    """A coordinate on the map, degrees, for one bundle with a lattice."""
-
-    bundle: _Hash
     lat: Annotated[float, Field(ge=-90, le=90, strict=True)]
     lon: Annotated[float, Field(ge=-180, le=180, strict=True)]
 
 
-class Home(AtCoordinate):
-    """A home, and what is done to hide it."""
+class Life(_Question):
+    """How a vehicle reports, where its home is (null: somewhere), and which trip it drives (null: a made-up one)."""
 
-    interval_s: Annotated[float, Field(ge=10, le=28_800)]
-    hold: bool
-    radius_km: Annotated[float, Field(ge=0.1, le=10)] | None
-    """Of the fence; null: there is none."""
-
-
-class Drive(AtCoordinate):
-    """A way to replay: a made-up drive by a lattice, or a trip by its number."""
-
-    way: Literal["drive"] | Annotated[int, Field(ge=0, lt=1 << 63, strict=True)]
+    setting: Setting
+    home: Coordinate | None
+    trip: Annotated[int, Field(ge=0, lt=1 << 63, strict=True)] | None
 
 
 class Wish(_Question):
-    """How somebody would like to report."""
+    """What somebody wishes of reports; null: nothing."""
 
-    off_m: Annotated[float, Field(gt=0, le=100_000)]
-    """Half of all single reports are this far off or further."""
-    interval_s: Annotated[float, Field(ge=1, le=86_400)]
-    home: bool
-    """Whether the vehicle returns to a place that nobody should know."""
+    home_m: _Metres | None
+    sure: Annotated[float, Field(gt=0.5, lt=1, strict=True)] | None
+    road_m: _Metres | None
+    apart_m: _Metres = 100.0
+    simulate: bool
+    """Whether to simulate errors on the road, which takes some seconds."""
 
 
 def add_page(app: FastAPI, explorer: Explorer) -> None:
@@ -126,125 +105,64 @@ def _add_city(routes: APIRouter, explorer: Explorer) -> None:
 
     @routes.get("/explore/roads")
     def roads(accepted: Annotated[str, Header(alias="Accept-Encoding")] = "") -> Response:
-        if explorer.roads is None:
-            raise Refused(NOT_FOUND)
-        headers, content = {"Vary": "Accept-Encoding"}, explorer.roads
-        if "gzip" in accepted:
-            headers["Content-Encoding"] = "gzip"
-        else:
-            content = gzip.decompress(content)
-        return Response(content, media_type="application/geo+json", headers=headers)
+        return _geojson(explorer.roads, accepted)
 
-    @routes.post("/explore/start")
-    def start(wish: Wish) -> Response:
-        try:
-            schedule = schedule_by_distance(wish.off_m / 1000, interval_s=wish.interval_s)
-        except ParameterError as error:
-            raise Refused(TOO_NEAR) from error
-        return JSONResponse({**_schedule_facts(schedule), **_in_this_city(explorer, schedule, home=wish.home)})
+    @routes.get("/explore/scenery")
+    def scenery(accepted: Annotated[str, Header(alias="Accept-Encoding")] = "") -> Response:
+        return _geojson(explorer.scenery, accepted)
 
 
 def _add_questions(routes: APIRouter, explorer: Explorer) -> None:
-    """Add what can be asked about a bundle."""
+    """Add what can be asked about settings and wishes."""
 
-    @routes.post("/explore/place")
-    def place(asked: AtPlace) -> Response:
-        outlook = _zones(explorer, asked.bundle).outlook(asked.place, asked.previous, asked.regime)
-        if outlook is None:
-            raise Refused(NO_PLACE)
-        return JSONResponse(outlook)
+    @routes.post("/explore/consequences")
+    def consequences(setting: Setting) -> Response:
+        return JSONResponse(explorer.lattices.consequences(setting))
 
-    @routes.post("/explore/coordinate")
-    def coordinate(asked: AtCoordinate) -> Response:
-        explored = _lattice(explorer, asked.bundle)
-        inside = explored.lattice.spec.plane.holds(asked.lat, asked.lon)
-        return JSONResponse({"heat": explored.heat(asked.lat, asked.lon), "inside": inside})
+    @routes.post("/explore/life")
+    def life(asked: Life) -> Response:
+        at = None if asked.home is None else (asked.home.lat, asked.home.lon)
+        return JSONResponse(explorer.life(asked.setting, at=at, trip=asked.trip))
 
-    @routes.post("/explore/home")
-    def home(asked: Home) -> Response:
-        live = partial(
-            live_at_home,
-            _lattice(explorer, asked.bundle).lattice,
-            asked.lat,
-            asked.lon,
-            interval_s=asked.interval_s,
-            hold=asked.hold,
-        )
-        with explorer.replaying():
-            try:
-                fenced = None if asked.radius_km is None else live(radius_km=asked.radius_km)
-            except ParameterError as error:
-                raise Refused(NO_FENCE) from error
-            return JSONResponse({"bare": live(radius_km=None), "fenced": fenced})
+    @routes.post("/explore/bundle")
+    def bundle(setting: Setting) -> Response:
+        return Response(explorer.lattices.bundle(setting).content, media_type="application/octet-stream")
 
-    @routes.post("/explore/replay")
-    def replayed(asked: Drive) -> Response:
-        explored, graph = explorer.lattices.get(asked.bundle) or _zones(explorer, asked.bundle), explorer.graph
-        if graph is None:
-            raise Refused(NO_ROADS)
-        way = _way(explorer, explored, graph, asked)
-        with explorer.replaying():
-            model = explorer.motion.of(explored.bundle)
-            if model is None:
-                raise Refused(NO_ROADS)
-            return JSONResponse(replay(explored.bundle, graph, way, model))
+    @routes.post("/explore/plan")
+    def plan(asked: Wish) -> Response:
+        try:
+            wishes = Wishes(home_m=asked.home_m, sure=asked.sure, road_m=asked.road_m, apart_m=asked.apart_m)
+        except ParameterError as error:
+            raise Refused(NO_PLAN) from error
+        made = explorer.plan(wishes, simulate=asked.simulate)
+        facts = plan_facts(made)
+        return JSONResponse({name: facts[name] for name in _PLANNED} | {"simulated": made.road is not None})
+
+    @routes.get("/explore/handout/{reader}")
+    def handed_on(reader: Reader, request: Request) -> Response:
+        try:
+            setting = Setting.model_validate_strings(dict(request.query_params))
+        except ValidationError:
+            raise Refused(BAD_REQUEST) from None
+        try:
+            from geoblanket.planning.handout import handout
+        except ImportError as error:
+            raise Refused(NO_HANDOUT) from error
+        made = explorer.lattices.bundle(setting).bundle
+        text = handout(made, reader=reader, fence_km=setting.fence_km)
+        return HTMLResponse(text, headers={**_HEADERS, "Content-Security-Policy": _HANDOUT_POLICY})
 
 
-def _way(explorer: Explorer, explored: ExploredLattice | ExploredZones, graph: RoadGraph, asked: Drive) -> Way:
-    if asked.way != "drive":
-        if (trip := explorer.trips.get(asked.way)) is None:
-            raise Refused(NO_TRIP)
-        return trip.in_slots(explored.bundle.needed_clock().interval_s)
-    if not isinstance(explored, ExploredLattice):
-        raise Refused(NO_LATTICE)
-    way = made_up_drive(explored.lattice, graph, asked.lat, asked.lon, interval_s=explored.interval_s)
-    if way is None:
-        raise Refused(NO_ROADS)
-    return way
-
-
-def _zones(explorer: Explorer, sha256: str) -> ExploredZones:
-    if (explored := explorer.zones.get(sha256)) is None:
-        raise Refused(NO_ZONES if sha256 in explorer.lattices else NO_BUNDLE)
-    return explored
-
-
-def _lattice(explorer: Explorer, sha256: str) -> ExploredLattice:
-    if (explored := explorer.lattices.get(sha256)) is None:
-        raise Refused(NO_LATTICE if sha256 in explorer.zones else NO_BUNDLE)
-    return explored
-
-
-def _schedule_facts(schedule: Schedule) -> dict[str, Any]:
-    """Return what a lattice with hold tells of a report, of an hour, and of a home without a fence."""
-    report = laplace_errors(schedule.epsilon)
-    return {
-        "epsilon": schedule.epsilon,
-        "interval_s": schedule.interval_s,
-        "median_m": 1000 * report.median_km,
-        "most_m": 1000 * report.most_km,
-        "home_m": {str(nights): schedule.found_m(nights) for nights in _NIGHTS},
-        "hour_cost": schedule.hour,
-    }
-
-
-def _in_this_city(explorer: Explorer, schedule: Schedule, *, home: bool) -> dict[str, Any]:
-    """Return the fence for a home, the commands for this city, and the bundle that is served whose ε comes nearest."""
-    lattices, area = explorer.lattices, explorer.area
-    if area is None:
-        if not lattices:
-            raise Refused(NOT_FOUND)
-        area = next(iter(lattices.values())).lattice.spec.plane.corners
-    radius_km = _RADIUS_KM if home else None
-
-    def unlike(sha256: str) -> float:
-        return abs(math.log(lattices[sha256].lattice.epsilon / schedule.epsilon))
-
-    return {
-        "fence": {"radius_km": radius_km, "home_m": fenced_m(radius_km)} if radius_km else None,
-        "commands": schedule_commands(schedule, f"--area={area_in_degrees(area)}", radius_km=radius_km),
-        "nearest": min(lattices, key=unlike, default=None),
-    }
+def _geojson(content: bytes | None, accepted: str) -> Response:
+    """Answer with GeoJSON that is compressed by gzip, or not, as the browser accepts."""
+    if content is None:
+        raise Refused(NOT_FOUND)
+    headers = {"Vary": "Accept-Encoding"}
+    if "gzip" in accepted:
+        headers["Content-Encoding"] = "gzip"
+    else:
+        content = gzip.decompress(content)
+    return Response(content, media_type="application/geo+json", headers=headers)
 
 
 class _PageFiles(StaticFiles):

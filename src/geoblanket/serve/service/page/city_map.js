@@ -1,180 +1,171 @@
-/** A map of the city, drawn by MapLibre from this service's data: roads, places, and the frame of a lattice. */
+/** A map of the city, drawn by MapLibre from this service's data: roads, names, water and parks, and what happens there. */
 
 /* global maplibregl */
+import { boxAt, circle, nextPoint } from "./geometry.js";
+import { answerLetters, GLYPHS } from "./glyphs.js";
 import { mapUrl } from "./service.js";
-import { colours, HECTARE_STEPS, STEPS } from "./theme.js";
+import { colours } from "./theme.js";
 import { element } from "./words.js";
 
 const NOTHING = { type: "FeatureCollection", features: [] };
+const LIVE = ["fence", "within", "ways", "moving", "reports"];
+/** Small streets have the class 5 or more; so have their labels. */
+const SMALL = 5;
 
 /** Roads from small to large: those of a rank are drawn from some zoom on, and grow wider, in pixels, from 10 to 16. */
 const ROADS = [
-  { rank: 3, from: 12, width: [0.3, 2] },
-  { rank: 2, from: 10.5, width: [0.6, 3] },
-  { rank: 1, from: 0, width: [0.9, 4] },
-  { rank: 0, from: 0, width: [1.2, 5] },
+  { rank: 3, from: 11.5, width: [0.4, 7] },
+  { rank: 2, from: 10, width: [0.7, 9] },
+  { rank: 1, from: 0, width: [1.1, 11] },
+  { rank: 0, from: 0, width: [1.6, 12] },
 ];
 
-const line = (coordinates, properties = {}) => ({
-  type: "Feature",
-  properties,
-  geometry: { type: "LineString", coordinates },
-});
-const point = (coordinates, properties = {}) => ({
-  type: "Feature",
-  properties,
-  geometry: { type: "Point", coordinates },
-});
+/** Of the heat picture: pixels, and its reach in units of 1/ε km. */
+const [HEAT_PIXELS, HEAT_REACH] = [256, 6];
 
-/** MapLibre reads a credit as markup; the credit of roads is text. */
-const asText = (text) => element("span", {}, text).innerHTML;
+maplibregl.addProtocol("letters", answerLetters);
 
-/** Cells of a lattice are left out if they are less probable than this share of the most probable cell. */
-const LEAST_SHARE = 0.002;
+const feature = (type, coordinates, properties = {}) => ({ type: "Feature", properties, geometry: { type, coordinates } });
+const widening = ([narrow, wide], more = 0) =>
+  ["interpolate", ["exponential", 1.6], ["zoom"], 10, narrow + more * 0.5, 16, wide + more * 2]; // prettier-ignore
+const kindIs = (...kinds) => ["in", ["get", "kind"], ["literal", kinds]];
+const byKind = (truth, older, guess) => ["match", ["get", "kind"], "true", truth, "older", older, guess];
 
-function heatColour(above) {
-  const palette = colours().report;
-  const steps = above.flatMap((step, index) => [step, palette[index + 1]]);
-  return ["step", ["get", "probability"], palette[0], ...steps];
+function roadLayers() {
+  const colour = colours();
+  const layer = (id, { rank, from, width }, paint) => ({
+    id: `${id}-${rank}`, type: "line", source: "roads", minzoom: from, filter: ["==", ["get", "rank"], rank],
+    layout: { "line-cap": "round", "line-join": "round" }, paint: { "line-width": widening(width, id === "casing" ? 1 : 0), ...paint },
+  }); // prettier-ignore
+  return [
+    ...ROADS.map((road) => layer("casing", road, { "line-color": colour.casing })),
+    ...ROADS.map((road) => layer("road", road, { "line-color": road.rank < 2 ? colour.mainRoad : colour.road })),
+  ];
 }
 
-/** A value for each kind of way: the latest of the true one, what is older, the guessed one, and the reported one. */
-const byKind = (latest, older, guess, reported) =>
-  ["match", ["get", "kind"], "true", latest, "older", older, "guess", guess, reported]; // prettier-ignore
-
-/** The frame of a lattice as a line; its eastern edge may lie beyond 180°. */
-function frameLine({ south, west, north, east }) {
-  const right = east < west ? east + 360 : east;
-  return line([[west, south], [right, south], [right, north], [west, north], [west, south]]); // prettier-ignore
+function sceneryLayers() {
+  const { water, park } = colours();
+  const area = (kind, colour) => ({
+    id: kind, type: "fill", source: "scenery", filter: ["all", kindIs(kind), ["==", ["geometry-type"], "Polygon"]],
+    paint: { "fill-color": colour },
+  }); // prettier-ignore
+  // A pixel of zoom z is 40,075 km · cos(lat) / (512 · 2^z) wide; cities are near 45°.
+  const pixels = (zoom) => ["*", ["get", "width_m"], (512 * 2 ** zoom) / (40_075_017 * 0.75)];
+  const width = ["interpolate", ["exponential", 2], ["zoom"], 8, pixels(8), 18, pixels(18)];
+  const river = { id: "river", type: "line", source: "scenery", filter: kindIs("river"), layout: { "line-cap": "round", "line-join": "round" }, paint: { "line-color": water, "line-width": width } };
+  return [area("park", park), area("water", water), river];
 }
 
-function roadLayer({ rank, from, width }) {
-  return {
-    id: `roads-${rank}`,
-    type: "line",
-    source: "roads",
-    minzoom: from,
-    filter: ["==", ["get", "rank"], rank],
-    paint: {
-      "line-color": rank < 2 ? colours().mainRoad : colours().road,
-      "line-width": ["interpolate", ["exponential", 1.5], ["zoom"], 10, width[0], 16, width[1]],
+function labelLayers() {
+  const { label, place, halo } = colours();
+  const paint = (colour) => ({ "text-color": colour, "text-halo-color": halo, "text-halo-width": 1.4 });
+  const along = (id, filter, size, from) => ({
+    id, type: "symbol", source: "scenery", minzoom: from, filter,
+    layout: {
+      "text-field": ["get", "name"], "text-font": ["Regular"], "text-size": size, "symbol-placement": "line",
+      "symbol-spacing": 400, "text-max-angle": 30, "text-padding": 4,
     },
-  };
+    paint: paint(label),
+  }); // prettier-ignore
+  const rank = ["get", "rank"];
+  return [
+    along("small-streets", ["all", kindIs("street"), [">=", rank, SMALL]], 11, 14.2),
+    along("streets", ["all", kindIs("street"), ["<", rank, SMALL]], 12, 12.3),
+    along("river-name", kindIs("river"), 13, 11),
+    {
+      id: "places", type: "symbol", source: "scenery", filter: kindIs("place", "park", "water"),
+      layout: {
+        "text-field": ["get", "name"], "text-font": ["Bold"], "text-max-width": 8, "text-padding": 6,
+        "text-size": ["interpolate", ["linear"], ["coalesce", rank, 6], 0, 20, 6, 12], "symbol-sort-key": ["coalesce", rank, 9],
+      },
+      paint: paint(place),
+    },
+  ]; // prettier-ignore
 }
+
+function liveLayers() {
+  const { accent, other, ink, paper } = colours();
+  const layer = (id, type, source, paint, more = {}) => ({ id, type, source, paint, ...more });
+  const round = { layout: { "line-cap": "round", "line-join": "round" } };
+  return [
+    layer("fence-area", "fill", "fence", { "fill-color": accent, "fill-opacity": 0.07 }),
+    layer("fence-edge", "line", "fence", { "line-color": accent, "line-width": 2.5, "line-dasharray": [2, 1.6] }),
+    layer("within-area", "fill", "within", { "fill-color": other, "fill-opacity": 0.16 }),
+    layer("within-edge", "line", "within", { "line-color": other, "line-width": 2 }),
+    ...["ways", "moving"].flatMap((source) => [
+      layer(`${source}-casing`, "line", source, { "line-color": paper, "line-width": byKind(8.5, 0, 7), "line-opacity": byKind(0.85, 0, 0.85) }, round),
+      layer(`${source}-line`, "line", source, { "line-color": byKind(ink, ink, other), "line-width": byKind(5, 3, 3.5), "line-opacity": byKind(1, 0.4, 1) }, round),
+    ]),
+    layer("reports-points", "circle", "reports", {
+      "circle-color": accent, "circle-radius": 4.5, "circle-opacity": ["get", "age"],
+      "circle-stroke-color": paper, "circle-stroke-width": 1.2, "circle-stroke-opacity": ["get", "age"],
+    }),
+  ]; // prettier-ignore
+}
+
+/** The chance of a report around a point, as a picture that is stretched to 1/ε: it falls as e^(−ε·distance). */
+function heatPicture() {
+  const canvas = document.createElement("canvas");
+  canvas.width = canvas.height = HEAT_PIXELS;
+  const context = canvas.getContext("2d");
+  const picture = context.createImageData(HEAT_PIXELS, HEAT_PIXELS);
+  const middle = (HEAT_PIXELS - 1) / 2;
+  for (let index = 0; index < HEAT_PIXELS ** 2; index += 1) {
+    const away = (HEAT_REACH * Math.hypot((index % HEAT_PIXELS) - middle, Math.floor(index / HEAT_PIXELS) - middle)) / middle;
+    const share = Math.max(0, Math.exp(-0.6 * away) - Math.exp(-0.6 * HEAT_REACH));
+    picture.data.set([...colours().heat, 200 * share], 4 * index);
+  }
+  context.putImageData(picture, 0, 0);
+  return canvas;
+}
+
+const corners = ([[west, south], [east, north]]) => [[west, north], [east, north], [east, south], [west, south]]; // prettier-ignore
 
 /** The style of the map in the colours of the theme. */
-function style({ roads, places }) {
-  const colour = colours();
-  const geojson = (data) => ({ type: "geojson", data });
+function style({ roads, scenery }) {
+  const geojson = (data, more = {}) => ({ type: "geojson", data, ...more });
   return {
     version: 8,
+    glyphs: GLYPHS,
     sources: {
-      ...(roads ? { roads: { ...geojson(mapUrl("roads")), maxzoom: 14 } } : {}),
-      places: geojson({ type: "FeatureCollection", features: places.map((at) => point(at)) }),
-      heat: geojson(NOTHING),
-      zone: geojson(NOTHING),
-      frame: geojson(NOTHING),
-      steps: geojson(NOTHING),
+      ...(roads ? { roads: geojson(mapUrl("roads"), { maxzoom: 14 }) } : {}),
+      ...(scenery ? { scenery: geojson(mapUrl("scenery"), { maxzoom: 14 }) } : {}),
+      heat: { type: "canvas", canvas: heatPicture(), animate: false, coordinates: corners(boxAt([0, 0], 1)) },
       // Without a tolerance of 0, circles have corners.
-      rings: { ...geojson(NOTHING), tolerance: 0 },
-      within: { ...geojson(NOTHING), tolerance: 0 },
+      ...Object.fromEntries(LIVE.map((name) => [name, geojson(NOTHING, { tolerance: 0 })])),
     },
     layers: [
-      { id: "paper", type: "background", paint: { "background-color": colour.paper } },
-      {
-        id: "heat",
-        type: "fill",
-        source: "heat",
-        paint: { "fill-color": heatColour(HECTARE_STEPS), "fill-opacity": 0.92, "fill-antialias": false },
-      },
-      ...(roads ? ROADS.map(roadLayer) : []),
-      { id: "places", type: "circle", source: "places", paint: { "circle-color": colour.mainRoad, "circle-radius": 2.5 } },
-      {
-        id: "zone",
-        type: "circle",
-        source: "zone",
-        paint: {
-          "circle-color": heatColour(STEPS),
-          "circle-opacity": 0.92,
-          "circle-radius": ["interpolate", ["exponential", 2], ["zoom"], 10, 3, 13.5, 22],
-          "circle-stroke-color": colour.border,
-          "circle-stroke-width": 0.7,
-        },
-      },
-      {
-        id: "frame",
-        type: "line",
-        source: "frame",
-        paint: { "line-color": colour.border, "line-width": 1.4, "line-dasharray": [3, 2], "line-opacity": 0.75 },
-      },
-      {
-        id: "within",
-        type: "fill",
-        source: "within",
-        paint: { "fill-color": colour.other, "fill-opacity": 0.13 },
-      },
-      {
-        id: "within-edge",
-        type: "line",
-        source: "within",
-        paint: { "line-color": colour.other, "line-width": 1.5, "line-opacity": 0.8 },
-      },
-      {
-        id: "ways",
-        type: "line",
-        source: "steps",
-        filter: ["==", ["geometry-type"], "LineString"],
-        layout: { "line-cap": "round", "line-join": "round" },
-        paint: {
-          "line-color": byKind(colour.ink, colour.ink, colour.other, colour.accent),
-          "line-width": byKind(4, 3, 2.5, 1),
-          "line-opacity": byKind(0.85, 0.25, 0.9, 0.45),
-        },
-      },
-      {
-        id: "points",
-        type: "circle",
-        source: "steps",
-        filter: ["==", ["geometry-type"], "Point"],
-        paint: {
-          "circle-color": colour.accent,
-          "circle-radius": 5,
-          "circle-stroke-color": colour.paper,
-          "circle-stroke-width": 1.5,
-          "circle-opacity": ["get", "age"],
-        },
-      },
-      {
-        id: "rings",
-        type: "line",
-        source: "rings",
-        paint: { "line-color": colour.accent, "line-width": 2.5 },
-      },
+      { id: "paper", type: "background", paint: { "background-color": colours().paper } },
+      ...(scenery ? sceneryLayers() : []),
+      ...(roads ? roadLayers() : []),
+      { id: "heat", type: "raster", source: "heat", layout: { visibility: "none" }, paint: { "raster-fade-duration": 0 } },
+      ...(scenery ? labelLayers() : []),
+      ...liveLayers(),
     ],
   };
 }
 
 export class CityMap {
   /**
-   * @param {string} container The id of the element to draw in.
-   * @param {{places: [number, number][], roads: boolean, credit: string}} city
-   * @param {[[number, number], [number, number]]} box What is in sight at first.
+   * @param {HTMLElement} container
+   * @param {object} city What the service told in the beginning.
    */
-  constructor(container, city, box) {
+  constructor(container, city) {
     this.city = city;
+    this.data = {};
+    const [south, west, north, east] = city.area;
+    const credit = city.credit && element("span", {}, city.credit).innerHTML; // MapLibre reads it as markup; it is text
     this.map = new maplibregl.Map({
       container,
       style: style(city),
-      bounds: box,
-      fitBoundsOptions: { padding: 70 },
-      // The credit of the map data is always visible, on a phone too.
-      attributionControl: city.credit !== "" && { compact: false, customAttribution: asText(city.credit) },
+      bounds: [[west, south], [east, north]],
+      attributionControl: credit ? { compact: false, customAttribution: credit } : false,
       dragRotate: false,
       pitchWithRotate: false,
       maxPitch: 0,
       fadeDuration: 0,
       locale: { "Map.Title": "Map of the city. Arrow keys move it, plus and minus zoom." },
-    });
+    }); // prettier-ignore
     this.map.touchZoomRotate.disableRotation();
     this.map.keyboard.disableRotation();
     this.map.addControl(new maplibregl.NavigationControl({ showCompass: false }), "top-right");
@@ -188,71 +179,103 @@ export class CityMap {
   /** Draw in the colours of the theme. */
   async paint() {
     await this.ready;
-    for (const { id, paint } of style(this.city).layers) {
-      for (const [name, value] of Object.entries(paint)) this.map.setPaintProperty(id, name, value);
-    }
+    this.map.setStyle(style(this.city), { diff: false });
+    await this.map.once("style.load");
+    for (const [name, features] of Object.entries(this.data)) this.set(name, features);
+    if (this.heat) this.showHeat(...this.heat);
   }
 
-  /** Show the frame of a lattice; undefined: none. */
-  async showFrame(lattice) {
-    await this.set("frame", lattice ? [frameLine(lattice.frame)] : []);
+  set(source, features) {
+    this.data[source] = features;
+    this.map.getSource(source)?.setData({ type: "FeatureCollection", features });
   }
 
-  /** Colour places by their probability. @param {number[]} places @param {number[]} probability */
-  async showPlaces(places, probability) {
-    await this.set("heat", []);
-    await this.set("zone", places.map((place, index) => point(this.city.places[place], { probability: probability[index] })));
+  /**
+   * Draw lines: the true way, its older parts, and the guess.
+   * @param {"ways"|"moving"} source What changes with a report, or with every frame.
+   * @param {{kind: string, points: number[][]}[]} ways
+   */
+  showWays(source, ways) {
+    const lines = ways.filter(({ points }) => points.length > 1);
+    this.set(source, lines.map(({ kind, points }) => feature("LineString", points, { kind })));
   }
 
-  /** Take all colours off the map. */
-  async clearHeat() {
-    await this.set("heat", []);
-    await this.set("zone", []);
+  /** Draw reports. @param {{at: number[], age: number}[]} reports An age of 1 is new. */
+  showReports(reports) {
+    this.set("reports", reports.map(({ at, age }) => feature("Point", at, { age })));
   }
 
-  /** Colour blocks of a lattice's cells by the probability of a hectare. @param {object} heat As the service sends it. */
-  async showBlocks(heat) {
-    const { south, west, north_step: north, east_step: east, columns, per_hectare: values } = heat;
-    const least = LEAST_SHARE * Math.max(...values);
-    const coloured = values.flatMap((value, index) => {
-      if (value < least) return [];
-      const [left, low] = [west + (index % columns) * east, south + Math.floor(index / columns) * north];
-      const [right, high] = [left + east, low + north];
-      const ring = [[left, low], [right, low], [right, high], [left, high], [left, low]]; // prettier-ignore
-      const geometry = { type: "Polygon", coordinates: [ring] };
-      return [{ type: "Feature", properties: { probability: value }, geometry }];
-    });
-    await this.set("zone", []);
-    await this.set("heat", coloured);
+  /** Draw a circle, for the fence or for the attacker; null: none. @param {"fence"|"within"} source */
+  showCircle(source, at, metres) {
+    this.set(source, at === null ? [] : [feature("Polygon", [circle(at, metres)])]);
   }
 
-  async set(source, features) {
-    await this.ready;
-    this.map.getSource(source).setData({ type: "FeatureCollection", features });
+  /** Colour where a report from a point falls; null: nowhere. */
+  showHeat(at, epsilon) {
+    this.heat = [at, epsilon];
+    if (!this.map.getLayer("heat")) return;
+    if (at) this.map.getSource("heat").setCoordinates(corners(boxAt(at, (1000 * HEAT_REACH) / epsilon)));
+    this.map.setLayoutProperty("heat", "visibility", at ? "visible" : "none");
   }
 
-  /** Draw ways over points, each with its kind, and the points that were reported, with their age. */
-  async showWays(ways, reported) {
-    await this.set("steps", [
-      ...ways.filter((way) => way.points.length > 1).map((way) => line(way.points, { kind: way.kind })),
-      ...reported.map(({ at, age }) => point(at, { age })),
-    ]);
-  }
-
-  /** Draw the circle that holds a tracked vehicle; null: none. @param {[number, number][]|null} ring */
-  async showWithin(ring) {
-    const polygon = { type: "Feature", properties: {}, geometry: { type: "Polygon", coordinates: [ring] } };
-    await this.set("within", ring ? [polygon] : []);
-  }
-
-  /** Draw closed lines. @param {[number, number][][]} rings */
-  async showRings(rings) {
-    await this.set("rings", rings.map((ring) => line(ring)));
+  /** Take all off the map that is not the city. */
+  clear() {
+    for (const name of LIVE) this.set(name, []);
+    this.showHeat(null);
   }
 
   /** Move so that a box can be seen. */
   fit(box) {
     const still = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
-    this.map.fitBounds(box, { padding: 50, maxZoom: 15, duration: still ? 0 : 600 });
+    this.map.fitBounds(box, { padding: 40, maxZoom: 15.5, duration: still ? 0 : 700 });
+  }
+}
+
+/** A mark on the map; it can be dragged, or moved with the arrow keys, if there is something to call when it was. */
+export class Mark {
+  /**
+   * @param {CityMap} city
+   * @param {string} kind A class of the style sheet.
+   * @param {string} label Its name, for screen readers.
+   * @param {(point: [number, number]) => void} [moved]
+   */
+  constructor(city, kind, label, moved) {
+    this.city = city;
+    this.shape = element("span", { class: `marker ${kind}${moved ? " movable" : ""}`, role: moved ? "button" : "img" });
+    this.label = label;
+    this.marker = new maplibregl.Marker({ element: this.shape, draggable: Boolean(moved) });
+    if (moved) this.makeMovable(moved);
+  }
+
+  /** Put it somewhere; null takes it off the map. */
+  put(point) {
+    if (point === null) {
+      this.marker.remove();
+      this.at = null;
+      return;
+    }
+    this.marker.setLngLat(point);
+    if (!this.at) {
+      this.marker.addTo(this.city.map);
+      this.shape.setAttribute("aria-label", this.label); // MapLibre names every marker "Map marker"
+    }
+    this.at = point;
+  }
+
+  makeMovable(moved) {
+    this.shape.tabIndex = 0;
+    this.shape.setAttribute("aria-roledescription", "marker, moved with the arrow keys");
+    const move = (point) => {
+      this.put(point);
+      moved(point);
+    };
+    this.marker.on("dragend", () => move(this.marker.getLngLat().toArray()));
+    this.shape.addEventListener("click", (event) => event.stopPropagation());
+    this.shape.addEventListener("keydown", (event) => {
+      if (!event.key.startsWith("Arrow")) return;
+      event.preventDefault();
+      event.stopPropagation();
+      move(nextPoint(this.at, event.key, 100));
+    });
   }
 }

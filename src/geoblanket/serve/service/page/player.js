@@ -1,57 +1,69 @@
-/** A slider over the reports of a trip, and a button that plays it. */
+/** Plays parts one after another, sixty times a second; a slider goes to any moment. */
 
 export class Player {
   /**
-   * @param {HTMLButtonElement} button
-   * @param {HTMLInputElement} slider
-   * @param {HTMLOutputElement} clock
-   * @param {{show: (now: number) => void, reportMs: number}} options What shows the trip up to a report.
+   * @param {{button: HTMLButtonElement, slider: HTMLInputElement, ended?: () => void}} controls
    */
-  constructor(button, slider, clock, { show, reportMs }) {
-    Object.assign(this, { button, slider, clock, reportMs, showReport: show, labels: [], timer: null });
-    button.addEventListener("click", () => (this.timer === null ? this.play() : this.stop()));
+  constructor({ button, slider, ended = () => {} }) {
+    Object.assign(this, { button, slider, ended, parts: [], at: 0, frame: null });
+    slider.max = 1000;
+    button.addEventListener("click", () => (this.playing ? this.stop() : this.play()));
     slider.addEventListener("input", () => {
       this.stop();
-      this.show(this.now);
+      this.show((slider.value / slider.max) * this.length);
     });
   }
 
-  get now() {
-    return Number(this.slider.value);
+  get playing() {
+    return this.frame !== null;
   }
 
-  get last() {
-    return this.labels.length - 1;
+  get length() {
+    return this.parts.reduce((sum, { seconds }) => sum + seconds, 0);
   }
 
-  /** Take what to write at each report of another trip. @param {string[]} labels */
-  take(labels) {
-    this.labels = labels;
-    this.slider.max = this.last;
+  /** @param {{name: string, seconds: number, show: (share: number) => void}[]} parts */
+  take(parts) {
+    this.stop();
+    this.parts = parts;
   }
 
-  show(now) {
-    this.slider.value = now;
-    this.slider.setAttribute("aria-valuetext", `${now + 1} of ${this.labels.length}`);
-    this.clock.textContent = this.labels[now];
-    this.showReport(now);
+  /** Show a moment, in seconds from the beginning. */
+  show(at) {
+    if (!this.parts.length) return;
+    this.at = Math.min(Math.max(at, 0), this.length);
+    let before = 0;
+    const part = this.parts.find(({ seconds }) => this.at <= (before += seconds)) ?? this.parts.at(-1);
+    const share = 1 - (before - this.at) / part.seconds;
+    this.slider.value = Math.round((this.at / this.length) * this.slider.max);
+    this.slider.setAttribute("aria-valuetext", `${part.name}, ${Math.round(100 * share)} %`);
+    part.show(share);
+  }
+
+  /** Where the last moment is. */
+  showEnd() {
+    this.show(this.length);
   }
 
   play() {
-    if (!this.labels.length) return;
-    this.button.textContent = "Pause";
-    let now = this.now >= this.last ? 0 : this.now;
-    this.show(now);
-    this.timer = setInterval(() => {
-      now += 1;
-      this.show(now);
-      if (now >= this.last) this.stop();
-    }, this.reportMs());
+    if (!this.parts.length) return;
+    const from = this.at >= this.length ? 0 : this.at;
+    let start = null;
+    const step = (now) => {
+      start ??= now;
+      const at = from + (now - start) / 1000;
+      this.frame = requestAnimationFrame(step);
+      if (at >= this.length) this.stop();
+      this.show(at);
+      if (at >= this.length) this.ended();
+    };
+    this.frame = requestAnimationFrame(step);
+    this.button.textContent = "Stop";
   }
 
   stop() {
-    clearInterval(this.timer);
-    this.timer = null;
+    cancelAnimationFrame(this.frame);
+    this.frame = null;
     this.button.textContent = "Play";
   }
 }

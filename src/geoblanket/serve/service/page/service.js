@@ -1,11 +1,9 @@
-/** Requests of the page. Places and coordinates go in bodies, never in URLs. */
+/** Requests of the page. Coordinates go in bodies, never in URLs. */
 
 async function answered(response) {
-  if (!response.ok) {
-    const refusal = await response.json().catch(() => ({}));
-    throw new Error(refusal.message ?? `The service answered with ${response.status}.`);
-  }
-  return response.json();
+  if (response.ok) return response;
+  const refusal = await response.json().catch(() => ({}));
+  throw new Error(refusal.message ?? `The service answered with ${response.status}.`);
 }
 
 const ask = async (path, question) =>
@@ -16,14 +14,13 @@ const ask = async (path, question) =>
       body: JSON.stringify(question),
     }),
   );
+const asked = async (path, question) => (await ask(path, question)).json();
 
-export const overview = async () => answered(await fetch("/explore/overview"));
-
-export const advice = (wish) => ask("start", wish);
-export const atPlace = (question) => ask("place", question);
-export const atCoordinate = (question) => ask("coordinate", question);
-export const home = (question) => ask("home", question);
-export const replay = (question) => ask("replay", question);
+export const overview = async () => (await answered(await fetch("/explore/overview"))).json();
+export const consequences = (setting) => asked("consequences", setting);
+export const life = (question) => asked("life", question);
+export const plan = (wish) => asked("plan", wish);
+export const bundleFile = async (setting) => (await ask("bundle", setting)).arrayBuffer();
 
 /** Absolute, because the map fetches it in a worker, which has no address of its own. */
 export const mapUrl = (path) => new URL(`/explore/${path}`, window.location.href).href;
@@ -34,16 +31,11 @@ export const mapUrl = (path) => new URL(`/explore/${path}`, window.location.href
  */
 export function latestOnly(work) {
   let latest = 0;
-  return async (use, ...args) => {
+  return async (...args) => {
     const mine = (latest += 1);
-    const result = await work(...args);
-    if (mine === latest) use(result);
+    const result = await work(...args).catch((error) => {
+      if (mine === latest) throw error;
+    });
+    return mine === latest ? result : undefined;
   };
-}
-
-/** The file of a bundle. */
-export async function bundleFile(sha256) {
-  const response = await fetch(`/v1/bundles/${sha256}`);
-  if (!response.ok) throw new Error(`The service answered with ${response.status}.`);
-  return response.arrayBuffer();
 }

@@ -2,23 +2,18 @@
 
 const STORED = "geoblanket-theme";
 
-/** Above these probabilities a place has the next colour; fixed, so that mechanisms can be compared. */
-export const STEPS = [0.005, 0.01, 0.02, 0.05, 0.1, 0.25];
-/** The same for cells of a lattice, whose size differs: the probability of a hectare, 100 m by 100 m. */
-export const HECTARE_STEPS = [0.00003, 0.0001, 0.0003, 0.001, 0.003, 0.01];
-
 const COLOURS = {
   light: {
-    paper: "#f7f8f6", road: "#c3c9ce", mainRoad: "#a3adb5", border: "#5b6673", ink: "#1d2530",
-    accent: "#0e6f8c", other: "#a94f06",
-    report: ["#e4eff3", "#c6e0e8", "#9bcad9", "#64abc3", "#318ba8", "#0e6f8c", "#07465a"],
+    paper: "#f6f5f1", road: "#ffffff", mainRoad: "#ffffff", casing: "#d9d6cd", water: "#bcd9e6", park: "#dbe8cf",
+    label: "#5f6670", place: "#3b424d", halo: "#f6f5f1", ink: "#1d2530", accent: "#0e6f8c", other: "#b4500a",
+    heat: [14, 111, 140],
   },
   dark: {
-    paper: "#12161c", road: "#343d47", mainRoad: "#4b5763", border: "#93a0ad", ink: "#e6eaee",
-    accent: "#5cc4de", other: "#f3a44c",
-    report: ["#162731", "#17394a", "#1a5065", "#216b86", "#2f90ae", "#5cc4de", "#c0f1ff"],
+    paper: "#14181e", road: "#2c343e", mainRoad: "#3b4652", casing: "#14181e", water: "#17303f", park: "#1a2a22",
+    label: "#9aa6b2", place: "#c9d1d9", halo: "#14181e", ink: "#f1f4f6", accent: "#5cc4de", other: "#f5a44d",
+    heat: [92, 196, 222],
   },
-};
+}; // prettier-ignore
 
 const system = window.matchMedia("(prefers-color-scheme: dark)");
 

@@ -1,4 +1,4 @@
-/** Numbers as people read them, with their units. */
+/** Numbers as people read them, with their units; and elements of the page. */
 
 /** @param {number} metres */
 export function metres(metres) {
@@ -7,50 +7,25 @@ export function metres(metres) {
   return `${Math.round(metres / (metres < 100 ? 1 : 10)) * (metres < 100 ? 1 : 10)} m`;
 }
 
-/** @param {number} share From 0 to 1. */
-export function percent(share) {
-  const value = share * 100;
-  if (value > 0 && value < 0.1) return "< 0.1 %";
-  return `${value.toFixed(value < 10 ? 1 : 0)} %`;
-}
-
 /** A number with three significant digits. @param {number} value */
 export function number(value) {
   return Number(value.toPrecision(3)).toLocaleString("en", { maximumSignificantDigits: 3 });
 }
 
-/** e^exponent, as "7.4". @param {number} exponent */
-export function factor(exponent) {
-  if (exponent > Math.log(1e6)) return `10^${Math.round(exponent / Math.LN10)}`;
-  const value = Math.exp(exponent);
-  return value < 2 ? value.toFixed(2) : value < 10 ? value.toFixed(1) : number(value);
-}
-
-/** The history weights of a bundle; null stands for infinity. @param {(number|null)[]} weights */
-export function weightsInWords(weights) {
-  if (!weights.length) return "none";
-  return weights.map((weight) => (weight === null ? "∞" : String(weight))).join(", ");
-}
-
-/** @param {{kind: string, epsilon: number, history_weights: (number|null)[]}} bundle */
-export function bundleInWords(bundle) {
-  if (bundle.kind === "lattice") return `ε = ${bundle.epsilon} per km, lattice, ${holdInWords(bundle)}`;
-  const past = bundle.history_weights.length ? `, w = ${weightsInWords(bundle.history_weights)}` : ", no context";
-  return `ε = ${bundle.epsilon} per km${past}`;
-}
-
-/** @param {{lattice: {hold_m: number}}} bundle One with a lattice. */
-export const holdInWords = ({ lattice: { hold_m: hold } }) => (hold ? `hold ${number(hold)} m` : "no hold");
-
-/** Seconds as "an hour" or "30 min". @param {number} seconds */
-export function duration(seconds) {
-  if (seconds === 3600) return "an hour";
-  if (seconds % 3600 === 0) return `${seconds / 3600} hours`;
+/** Seconds as "30 s", "5 min" or "hour". @param {number} seconds */
+export function every(seconds) {
+  if (seconds === 3600) return "hour";
   return seconds < 60 || seconds % 60 ? `${number(seconds)} s` : `${number(seconds / 60)} min`;
 }
 
-/** The same after "every": "hour" or "30 min". @param {number} seconds */
-export const every = (seconds) => duration(seconds).replace(/^an /, "");
+/** One night, or several. @param {number} count */
+export const nightsInWords = (count) => (count === 1 ? "one night" : `${count} nights`);
+
+/** A setting, in a few words. */
+export function settingInWords({ epsilon, interval_s: interval, hold_m: hold, fence_km: fence }) {
+  const parts = [`ε = ${epsilon} per km`, `every ${every(interval)}`];
+  return [...parts, hold ? `hold ${metres(hold)}` : "no hold", fence ? `fence ${number(fence)} km` : "no fence"].join(", ");
+}
 
 const KNOWS = {
   roads: "It also knows the roads",
@@ -63,17 +38,14 @@ const KNOWS = {
 
 /**
  * What the tracker knows beside the reports.
- * @param {{from: string, order: number, saw_all: boolean, learned: string|null}} model
+ * @param {{from: string, saw_all: boolean}} model
  */
-export function modelInWords({ from, order, saw_all: sawAll, learned }) {
-  const memory = order > 1 ? `, by the last ${order} places` : "";
+export function modelInWords({ from, saw_all: sawAll }) {
   const seen = sawAll ? " Its model may have been learned from this very trip, which flatters it." : "";
-  const promised = learned ? ` Its model was ${learned}.` : "";
-  return `The tracker uses the mechanism and all reports so far. ${KNOWS[from]}${memory}.${seen}${promised}`;
+  return `The tracker uses the mechanism and all reports so far. ${KNOWS[from]}.${seen}`;
 }
 
-/** A coordinate, to about ten metres. @param {[number, number]} point Longitude and latitude. */
-export const coordinate = ([lon, lat]) => `${lat.toFixed(4)}, ${lon.toFixed(4)}`;
+export const byId = (id) => document.getElementById(id);
 
 /** A new element. Text is set as text: nothing of a bundle is ever read as markup. */
 export function element(name, attributes = {}, ...children) {
@@ -87,3 +59,9 @@ export function element(name, attributes = {}, ...children) {
   made.append(...children);
   return made;
 }
+
+/** A list of sentences. */
+export const list = (items) => element("ul", {}, ...items.map((item) => element("li", {}, item)));
+
+/** Let the browser draw, then go on. */
+export const drawn = () => new Promise((resolve) => requestAnimationFrame(() => resolve()));

@@ -1,12 +1,7 @@
-"""Replays for the web page: a recipient tracks a drive, or finds a home over nights.
+"""The life of a vehicle as the page shows it: a drive home, reported by a real device and tracked, then nights at home.
 
-A drive is a held-out trip, or a made-up one. A real device, with its budget in memory, makes its reports. The recipient
-is the tracker of `geoblanket.tracking`, who knows the city's roads by a motion model. Walks are true paths of vehicles,
-so the service accepts them only on a loopback address, and the page says what they are.
-
-A home is measured on simulated lives. Each life draws a fence of its own, comes home every evening, and reports by the
-lattice of the bundle. With hold a night is one draw; without it every report of the night is one. The attacker knows
-the mechanism, and takes the point that fits all reports so far best. Streets and habits would help beyond that.
+The attacker of the nights sees all reports, and takes the point that fits them best. With a fence that point is its
+centre: the attacker also knows the radius and the streets, and takes the middle of the streets around the centre.
 """
 
 from __future__ import annotations
@@ -15,7 +10,7 @@ import logging
 import threading
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import numpy as np
@@ -27,17 +22,17 @@ from geoblanket._geodesy import haversine_m
 from geoblanket._tables import reading_parquet
 from geoblanket.errors import InputError, MismatchError
 from geoblanket.mechanism.bundle.policy import ANYTHING
-from geoblanket.mechanism.bundle.storage import Bundle, ZoneBundle
+from geoblanket.mechanism.bundle.storage import Bundle, LatticeBundle, ZoneBundle
 from geoblanket.mechanism.costs import NIGHT_S
 from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mechanism.lattice.plane import Plane
 from geoblanket.mobility.walks import MatchedWalks, Split, split_walks
 from geoblanket.release.budget import Budget
 from geoblanket.release.device import Device
-from geoblanket.release.fence import NO_FENCES
+from geoblanket.release.fence import NO_FENCES, Fences
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import Places, choose_places
-from geoblanket.serve.service.city_map import points, street_drive, street_lines
+from geoblanket.serve.service.city_map import points, street_lines, way_home
 from geoblanket.tracking.estimate import Estimates, Estimator, geometric_median
 from geoblanket.tracking.filtering import BeliefFilter, Sequences, follow
 from geoblanket.tracking.learning import learn_motion
@@ -46,15 +41,21 @@ from geoblanket.tracking.motion_model import MotionModel, Singles
 _MOST_TRIPS: Final = 24
 _LEAST_STEPS: Final = 8
 _MOST_STEPS: Final = 240
-_MORNING: Final = datetime(2026, 1, 12, 8, tzinfo=UTC)
-_DRIVE_S: Final = 2700.0
+_EVENING: Final = datetime(2026, 1, 12, 17, 30, tzinfo=UTC)
+_DRIVE_S, _PARKED_S = 1500.0, 600.0
 _DAY_S: Final = 86_400.0
 _SPACINGS_M: Final = (250.0, 350.0, 500.0, 700.0, 1000.0, 2000.0)
 _MOST_PLACES: Final = 2500
 """If nobody chose the places of a city, their spacing is widened until there are at most this many."""
 _SOURCES: Final = ("roads", "roads and walks", "distance", "private", "released")
 _NIGHTS: Final = 30
-_MOST_LIVES, _LEAST_LIVES = 200, 12
+_MOST_LIVES, _LEAST_LIVES = 200, 4
+_MOST_STREETS: Final = 1500
+"""Nodes of streets that stand for all of them."""
+_MOST_MODELS: Final = 4
+_STEP_S: Final = 30.0
+"""Of a motion model, for all intervals that are multiples of it."""
+_SEED: Final = 7
 _MOST_DRAWS: Final = 200_000
 """Draws of all lives together: about as many as a page can wait for."""
 _ROUNDS: Final = 20
@@ -116,28 +117,35 @@ def held_out_trips(walks: MatchedWalks, *, split: Split) -> dict[int, Way]:
     return dict(sorted(trips.items(), key=lambda trip: trip[1].time_s[0]))
 
 
-def made_up_drive(lattice: Lattice, graph: RoadGraph, lat: float, lon: float, *, interval_s: float) -> Way | None:
-    """Return a drive of 45 minutes over the roads near a coordinate; None: there are no roads near by."""
-    inside = lattice.spec.plane.holds_many(graph.lat, graph.lon)
-    nodes = street_drive(graph, lat, lon, seconds=_DRIVE_S, interval_s=interval_s, inside=inside)
-    if nodes is None:
-        return None
-    return Way(_MORNING.timestamp() + np.arange(len(nodes), dtype=np.float64) * interval_s, nodes)
+def commute(graph: RoadGraph, lat: float, lon: float, *, interval_s: float) -> Way:
+    """Return a made-up drive of about 25 minutes to the node nearest to a coordinate, where the vehicle parks."""
+    nodes, time_s = way_home(graph, lat, lon, seconds=_DRIVE_S)
+    at_s = np.arange(max(int((time_s[-1] + _PARKED_S) / interval_s), 1) + 1, dtype=np.float64) * interval_s
+    sampled = nodes[np.minimum(np.searchsorted(time_s, at_s, side="right") - 1, len(nodes) - 1)]
+    return Way(_EVENING.timestamp() + at_s, sampled)
 
 
-def replay(bundle: Bundle, graph: RoadGraph, way: Way, model: MotionModel) -> dict[str, Any]:
+def drive(bundle: LatticeBundle, graph: RoadGraph, way: Way, model: MotionModel, fences: Fences) -> dict[str, Any]:
     """Report a way by a device that may report in every slot, track it, and return both as JSON values.
 
     Parameters
     ----------
     model
         How vehicles move in this city.
+    fences
+        Those of the vehicle; the tracker does not know them.
     """
     lat, lon = graph.lat[way.nodes], graph.lon[way.nodes]
     whole = len(way.nodes) * max(bundle.costs) / 1e6
-    # What is shown was accepted when it was loaded.
+    # What is shown was verified when it was made.
     with Device.open(
-        bundle, ledger=None, budget=Budget(whole, _DAY_S), policy=ANYTHING, replay=True, hold_in_memory=True
+        bundle,
+        ledger=None,
+        budget=Budget(whole, _DAY_S),
+        policy=ANYTHING,
+        replay=True,
+        hold_in_memory=True,
+        fences=fences,
     ) as device:
         reports = [device.report(*at) for at in zip(lat.tolist(), lon.tolist(), way.time_s.tolist(), strict=True)]
     reported_lat, reported_lon = np.array([(report.lat, report.lon) for report in reports]).T
@@ -150,7 +158,6 @@ def replay(bundle: Bundle, graph: RoadGraph, way: Way, model: MotionModel) -> di
         "model": model_facts(model),
         "reports": points(reported_lat, reported_lon),
         "spent": [round(whole - report.left, 6) for report in reports],
-        "error_m": np.round(haversine_m(lat, lon, reported_lat, reported_lon), 1).tolist(),
         "tracked": {
             "at": points(estimates.lat, estimates.lon),
             "radius_m": np.round(estimates.radius_m).tolist(),
@@ -215,7 +222,7 @@ class MotionModels:
         split: Split | None = None,
     ) -> None:
         self._given, self._graph, self._walks, self._split = given, graph, walks, split or Split()
-        self._learned: dict[float, MotionModel | None] = {}
+        self._of_step = lru_cache(_MOST_MODELS)(self._learn)
         self._lock = threading.Lock()
 
     def of(self, bundle: Bundle) -> MotionModel | None:
@@ -226,23 +233,8 @@ class MotionModels:
             return self._given
         interval_s = bundle.clock.interval_s
         with self._lock:
-            if interval_s not in self._learned:
-                self._learned[interval_s] = self._learn(interval_s)
-        model = self._learned[interval_s]
+            model = self._of_step(interval_s if interval_s % _STEP_S else _STEP_S)
         return model if model is not None and fits(model, bundle) else None
-
-    def begin(self, bundles: list[Bundle]) -> None:
-        """Learn in the background what will be asked for."""
-
-        def learn() -> None:
-            try:
-                for bundle in bundles:
-                    self.of(bundle)
-            except Exception as error:
-                _log.error("Learning a motion model failed with %s.", type(error).__name__)
-
-        if self._graph is not None:
-            threading.Thread(target=learn, name="motion model", daemon=True).start()
 
     def _learn(self, interval_s: float) -> MotionModel | None:
         if self._graph is None:
@@ -284,57 +276,72 @@ def in_frame(lat: Floats, lon: Floats, plane: Plane) -> bool:
     return float(np.mean(plane.holds_many(lat, lon))) > 1 / 2
 
 
-def live_at_home(
-    lattice: Lattice, lat: float, lon: float, *, interval_s: float, hold: bool, radius_km: float | None
+def nights(
+    lattice: Lattice,
+    lat: float,
+    lon: float,
+    *,
+    interval_s: float,
+    radius_km: float | None,
+    fences: Fences = NO_FENCES,
+    graph: RoadGraph | None = None,
 ) -> dict[str, Any]:
-    """Simulate thirty nights at a home; return, as JSON values, means over many lives and one life to draw.
+    """Simulate thirty nights at homes; return, as JSON values, means over many lives and the first life to draw.
 
     Parameters
     ----------
     lat, lon
-        The home, degrees.
+        The home of the first life, degrees; the others have homes on the roads, if there are roads.
     interval_s
         Seconds from one report to the next; with hold it makes no difference.
-    hold
-        Whether reports at rest are held, so that a night is one draw.
     radius_km
-        ρ of the fence around the home, kilometres; None: there is none.
+        ρ of the fence around each home, kilometres; None: there are none.
+    fences
+        Those of the first life.
 
     Raises
     ------
     ParameterError
         If no fence can lie there.
     """
-    reports = 1 if hold else max(round(NIGHT_S / interval_s), 1)
+    reports = 1 if lattice.hold_mm else max(round(NIGHT_S / interval_s), 1)
     lives = int(np.clip(_MOST_DRAWS // (_NIGHTS * reports), _LEAST_LIVES, _MOST_LIVES))
-    fences = [
-        NO_FENCES if radius_km is None else NO_FENCES.with_place(lat, lon, radius_km=radius_km)[0] for _ in range(lives)
-    ]
-    at_e7 = [fence.apply_e7(round(lat * 1e7), round(lon * 1e7)) for fence in fences]
-    seen_lat, seen_lon = np.repeat(np.array(at_e7) * 1e-7, _NIGHTS * reports, axis=0).T
-    reported_lat, reported_lon = lattice.centers(lattice.draw_many(seen_lat, seen_lon))
-    # Kilometres east and north of the home: an attacker's figures do not depend on where that is.
+    # Kilometres east and north of the first home: all of a city is near enough to it.
     scale = np.array([111.195 * np.cos(np.radians(lat)), 111.195])
-    reported = np.column_stack([reported_lon - lon, reported_lat - lat]).reshape(lives, _NIGHTS, reports, 2) * scale
-    guesses = _guesses(reported)
-    off_m = 1000 * np.hypot(*np.moveaxis(guesses, -1, 0))
-    shown, told = guesses[0] / scale, reported[0, :, -1] / scale
-    fence = next(iter(fences[0]), None)
+    homes, streets = np.tile([lon, lat], (lives, 1)), None
+    if graph is not None:
+        rng, nodes = np.random.default_rng(_SEED), np.column_stack([graph.lon, graph.lat])
+        homes[1:] = nodes[rng.integers(len(nodes), size=lives - 1)]
+        streets = (nodes[rng.permutation(len(nodes))[:_MOST_STREETS]] - [lon, lat]) * scale
+    seen = homes.copy()
+    if radius_km is not None:
+        drawn = [fences, *(NO_FENCES.with_place(y, x, radius_km=radius_km)[0] for x, y in homes[1:].tolist())]
+        seen = np.array([(fence.lon_e7, fence.lat_e7) for fence in map(next, map(iter, drawn))]) * 1e-7
+    seen_lon, seen_lat = np.repeat(seen, _NIGHTS * reports, axis=0).T
+    reported_lat, reported_lon = lattice.centers(lattice.draw_many(seen_lat, seen_lon))
+    reported = (np.column_stack([reported_lon, reported_lat]) - [lon, lat]) * scale
+    guesses = _guesses(reported.reshape(lives, _NIGHTS, reports, 2))
+    if radius_km is not None and streets is not None:
+        guesses = _among_streets(guesses, streets, radius_km)
+    off_m = 1000 * np.linalg.norm(guesses - ((homes - [lon, lat]) * scale)[:, None], axis=-1)
+    shown, told = guesses[0] / scale, reported.reshape(lives, _NIGHTS, reports, 2)[0, :, -1] / scale
     return {
         "lives": lives,
         "draws": reports,
-        "fence": None
-        if fence is None
-        else {
-            "center": [fence.lon_e7 / 1e7, fence.lat_e7 / 1e7],
-            "radius_m": fence.radius_m,
-            "delta_100_m": fence.delta(0.1),
-        },
         "error_m": np.round(off_m.mean(axis=0), 1).tolist(),
         "circle_m": np.round(np.quantile(off_m, 0.9, axis=0), 1).tolist(),
         "reports": points(lat + told[:, 1], lon + told[:, 0]),
         "guesses": points(lat + shown[:, 1], lon + shown[:, 0]),
     }
+
+
+def _among_streets(centers: Floats, streets: Floats, radius_km: float) -> Floats:
+    """Return the middle of the streets within a radius of each point; the point itself where there are none."""
+    flat = centers.reshape(-1, 2)
+    near = (np.linalg.norm(flat[:, None] - streets, axis=-1) <= radius_km).astype(np.float32)
+    count = near.sum(axis=1, keepdims=True)
+    middle = np.where(count > 0, near @ streets / np.maximum(count, 1), flat)
+    return middle.reshape(centers.shape)
 
 
 def _guesses(reported: Floats) -> Floats:
