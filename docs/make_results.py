@@ -1,12 +1,11 @@
-"""Renew the tables of results in docs/tables: `.venv/bin/python docs/make_results.py FOLDER`.
+"""Renew the tables of results in docs/tables: `.venv/bin/python docs/make_results.py FOLDER ...`.
 
 Long tables become CSV files in a folder named like their page, which includes them. docs/tables/paper.csv has the
 paper's claims; results of `--setting published` renew only that.
 
-FOLDER holds the results of `geoblanket evaluate paper --data ../shared/data --out FOLDER`; without results there, that
-command is run first, and goes on where it was interrupted. With results of the experiment `tracked` alone, only the
-page of tracked vehicles is renewed. docs/results.md is written by hand from both. Only figures and numbers about groups
-of vehicles come into the documentation, no traces.
+Each FOLDER holds the results of one city, from `geoblanket reproduce CITY --data ../shared/data --out FOLDER`, or of
+several. With results of the experiment `tracked` alone, only the page of tracked vehicles is renewed. docs/results.md
+is written by hand from both. Only figures and numbers about groups of vehicles come into the documentation, no traces.
 """
 
 from __future__ import annotations
@@ -15,12 +14,11 @@ import argparse
 import csv
 import itertools
 import re
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 from PIL import Image
 
 from geoblanket._display import city_name
@@ -34,8 +32,7 @@ from geoblanket.lab.evaluate.tables import Table
 from geoblanket.lab.study.paper_chapter import check_paper, paper_chapter, read_facts, write_claims
 
 DOCS = Path(__file__).parent
-DATA = DOCS.parents[1] / "shared" / "data"
-COMMANDS = "`geoblanket evaluate paper --data DATA --out FOLDER`, then `docs/make_results.py FOLDER`"
+COMMANDS = "`geoblanket reproduce CITY --data DATA --out FOLDER`, then `docs/make_results.py FOLDER ...`"
 BEGIN, END = "<!-- made by make_results.py -->", "<!-- end -->"
 
 
@@ -86,11 +83,23 @@ def bullets(sentences: Sequence[str]) -> str:
 class Results:
     """What the pages tell, part by part."""
 
-    def __init__(self, folder: Path) -> None:
-        self.results, self.about = read_results(folder)
+    def __init__(self, folders: Sequence[Path]) -> None:
+        tables, abouts = zip(*map(read_results, folders), strict=True)
+        self.results = pl.concat(tables)
+        self.about = {**abouts[0]}
+        for key in ("cities", "experiments"):
+            self.about[key] = {name: value for about in abouts for name, value in about[key].items()}
+        self.about["notes"] = [note for about in abouts for note in about["notes"]]
+        if any(about["software"] != abouts[0]["software"] for about in abouts):
+            raise SystemExit("The folders have results of several versions of the software. Make them anew.")
         self.comparison = Comparison.of(self.results, self.about)
-        self.claims = check_paper(self.results, read_facts(folder, self.about["cities"]))
-        self.report = folder / "report"
+        facts = {
+            city: known
+            for folder, about in zip(folders, abouts, strict=True)
+            for city, known in read_facts(folder, about["cities"]).items()
+        }
+        self.claims = check_paper(self.results, facts)
+        self.report = folders[0] / "report-of-all"
         run = {*self.results["experiment"].unique(), "quick"}
         self.missing = [name for name in shipped_experiments() if name not in run]
         write_report(self.results, self.report, about=self.about, chapters=[paper_chapter(self.claims)])
@@ -171,14 +180,9 @@ class Results:
         return f"{table(header, rows)}\n{self.results.height:,} numbers. {made}\nWith {others}.\n"
 
 
-def main(folder: Path) -> None:
-    """Run the evaluation, if it was not, and renew the pages and their figures."""
-    if not (folder / "results.parquet").exists():
-        geoblanket = Path(sys.executable).with_name("geoblanket")
-        words = ["evaluate", "paper", "--data", DATA, "--out", folder, "--set", "report=false"]
-        resume = ["--resume"] if (folder / "unfinished").exists() else []
-        subprocess.run([str(word) for word in (geoblanket, *words, *resume)], check=True)
-    results = Results(folder)
+def main(folders: Sequence[Path]) -> None:
+    """Renew the pages and their figures."""
+    results = Results(folders)
     if "published" in results.about["experiments"]:
         write_claims(results.claims, DOCS / "tables" / "paper.csv")
         return
@@ -198,5 +202,5 @@ def renew(name: str, parts: Iterator[str]) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, metavar="FOLDER")
-    main(parser.parse_args().folder)
+    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
+    main(parser.parse_args().folders)

@@ -180,6 +180,7 @@ def prepare_city(
         traces=folder / "traces.parquet",
         locations=locations if locations.exists() else None,
         time_zone=city.time_zone,
+        raw=(*(source / name for name in city.roads), preparation.raw_traces()),
     )
 
 
@@ -241,14 +242,19 @@ class _Preparation:
         graph.save(out)
 
     def traces(self, out: Path) -> None:
-        for name, kind in self.city.traces.items():
+        file = self.raw_traces()
+        kind = self.city.traces[file.name]
+        reading = Reading(columns=_TABLE_COLUMNS if kind == "table" else {})
+        with temporary_folder(out) as folder:
+            imported = folder / out.name
+            import_traces([file], imported, format=kind, reading=reading, progress=self.progress)
+            _draw_trips(imported, out, self.setting.max_points)
+
+    def raw_traces(self) -> Path:
+        """Return the first file of traces that is there."""
+        for name in self.city.traces:
             if (self.source / name).exists():
-                reading = Reading(columns=_TABLE_COLUMNS if kind == "table" else {})
-                with temporary_folder(out) as folder:
-                    imported = folder / out.name
-                    import_traces([self.source / name], imported, format=kind, reading=reading, progress=self.progress)
-                    _draw_trips(imported, out, self.setting.max_points)
-                return
+                return self.source / name
         names = " or ".join(self.city.traces)
         raise InputError(f"has no {names}", path=self.source, hint=f"Get the public file: {self.city.public}")
 
