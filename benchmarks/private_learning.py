@@ -11,7 +11,8 @@ what OpenDP alone would give: noisy counts of all moves, in one Gaussian measure
 Trips of the last two are drawn from the chain of order 3 of all walks, and so are those that are judged, with another
 seed. Half of the trips of a vehicle start at one of five places of its own. `--only sample` (or `taxis`, `large`) takes
 one fleet; `--draws N` takes so many draws of the noise, by default 3, and `--judged N` draws so many trips that are
-judged, by default 1,000.
+judged, by default 1,000. Of the sample, `--trips N` judges only so many held-out trips. `--orders 1,2` takes these
+orders of the chain, by default 2 and 3.
 
 Each trip of five steps or more is tracked alone, by reports of a lattice with ε = 2 without hold, the same for all
 models. Errors are straight lines from the estimate to the true place, in km, as the mean over draws and, in brackets,
@@ -26,7 +27,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -94,9 +95,9 @@ class Fleet:
         return float(tracked(self.known, model, self.lattice, self.cells).mean()), float(alone.mean())
 
 
-def sample_fleet(roads: str, walks: str, folder: Path) -> Fleet:
-    """Return the walks of the training vehicles, and trips of the others."""
-    known = load(roads, walks)
+def sample_fleet(roads: str, walks: str, folder: Path, trips: int | None = None) -> Fleet:
+    """Return the walks of the training vehicles, and trips of the others, at most `trips` of them."""
+    known = load(roads, walks, trips)
     _, about = scan_walks(walks)
     write_table(known.training, folder / "sample.parquet", kind="walks", about=about)
     return Fleet(f"the sample, {known.training['vehicle'].n_unique()} vehicles", folder / "sample.parquet", known)
@@ -195,26 +196,26 @@ class Learner:
         return replace(self.road, chances=chances.astype(np.float32), start=(start / start.sum()).astype(np.float32))
 
 
-def report(graph: RoadGraph, fleet: Fleet, draws: int) -> None:
+def report(graph: RoadGraph, fleet: Fleet, draws: int, orders: Sequence[int] = ORDERS) -> None:
     """Print what learning with privacy costs a fleet."""
     budgets = {epsilon: TrainingBudget.of(epsilon, DELTA) for epsilon in EPSILONS_TRAIN}
-    learners = {order: Learner(graph, fleet, order) for order in (1, *ORDERS)}
+    learners = {order: Learner(graph, fleet, order) for order in {1, *orders}}
     found: dict[tuple[str, int], list[tuple[float, float]]] = {}
     peers: dict[tuple[str, float, int], list[tuple[float, float]]] = {}
-    for order in ORDERS:
+    for order in orders:
         learner = learners[order]
         found["roads alone", order] = [fleet.errors(learner.road)]
         for epsilon, budget in budgets.items():
             found[f"ε-train = {epsilon:g}", order] = [fleet.errors(learner.private(budget)) for _ in range(draws)]
         walked = learn_motion(graph, fleet.known.places, walks=fleet.walks, order=order)
         found["walks, no privacy", order] = [fleet.errors(walked)]
-    for order in (1, 2):
+    for order in {1, 2} & learners.keys():
         learner = learners[order]
         for epsilon in PEER_EPSILONS:
             for _ in range(draws):
                 for name, model in learner.noisy_counts_alone(budgets[epsilon]):
                     peers.setdefault((name, epsilon, order), []).append(fleet.errors(model))
-    best = min(np.mean(found["walks, no privacy", order], axis=0)[0] for order in ORDERS)
+    best = min(np.mean(found["walks, no privacy", order], axis=0)[0] for order in orders)
     names = dict.fromkeys(name for name, _ in found)
     title = (
         f"Error, km, {fleet.name}, {learner.steps:,} steps; {len(fleet.known.starts):,} judged trips of "
@@ -224,20 +225,20 @@ def report(graph: RoadGraph, fleet: Fleet, draws: int) -> None:
         title,
         (
             "learned from",
-            *(f"order {order}, {what}" for order in ORDERS for what in ("tracked", "single")),
+            *(f"order {order}, {what}" for order in orders for what in ("tracked", "single")),
             "tracked, best order over best without privacy",
         ),
         [
             (
                 name,
-                *(spread([pair[what] for pair in found[name, order]]) for order in ORDERS for what in (0, 1)),
-                f"{min(np.mean(found[name, order], axis=0)[0] for order in ORDERS) / best - 1:+.1%}",
+                *(spread([pair[what] for pair in found[name, order]]) for order in orders for what in (0, 1)),
+                f"{min(np.mean(found[name, order], axis=0)[0] for order in orders) / best - 1:+.1%}",
             )
             for name in names
         ],
     )
     ours = {
-        epsilon: min(np.mean(found[f"ε-train = {epsilon:g}", order], axis=0)[0] for order in ORDERS)
+        epsilon: min(np.mean(found[f"ε-train = {epsilon:g}", order], axis=0)[0] for order in orders)
         for epsilon in PEER_EPSILONS
     }
     show(
@@ -290,40 +291,42 @@ def speed(truth: MotionModel, places: Places, roads: str, folder: Path) -> None:
 
 def main(arguments: list[str]) -> None:
     """Print the tables."""
-    named = ("--only", "--draws", "--judged")
+    named = ("--only", "--draws", "--judged", "--trips", "--orders")
     options = {name: arguments[arguments.index(name) + 1] for name in named if name in arguments}
     paths = [argument for argument in arguments if not argument.startswith("--") and argument not in options.values()]
     if len(paths) != 2:
         print(
             "Usage: python -m benchmarks.private_learning ROADS WALKS [--full] [--only sample|taxis|large] [--draws N] "
-            "[--judged N] [--speed]"
+            "[--judged N] [--trips N] [--orders 1,2] [--speed]"
         )
         return
     roads, walks = paths
     print(f"{machine()}: python -m benchmarks.private_learning {' '.join(arguments)}", flush=True)
     graph = RoadGraph.load(roads)
     places = choose_places(graph, spacing_m=scan_walks(walks)[1]["spacing_m"])
-    truth = learn_motion(graph, places, walks=walks, order=3)
+    only, draws = options.get("--only"), int(options.get("--draws", 3))
+    orders = [int(order) for order in options["--orders"].split(",")] if "--orders" in options else ORDERS
+    drawn = only != "sample" or "--speed" in arguments
+    truth = learn_motion(graph, places, walks=walks, order=3) if drawn else None
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        if "--speed" in arguments:
+        if "--speed" in arguments and truth is not None:
             speed(truth, places, roads, folder)
             return
-        sample = sample_fleet(roads, walks, folder)
+        sample = sample_fleet(roads, walks, folder, int(options["--trips"]) if "--trips" in options else None)
         trips = ALL_TAXI_TRIPS if "--full" in arguments else TAXI_TRIPS
-        only, draws = options.get("--only"), int(options.get("--draws", 3))
         if only in (None, "sample"):
-            report(graph, sample, draws)
+            report(graph, sample, draws, orders)
         for which, title, vehicles, count in (
             ("taxis", "a taxi fleet", TAXIS, trips),
             ("large", "a large fleet", LARGE, LARGE_TRIPS),
         ):
-            if only in (None, which):
+            if only in (None, which) and truth is not None:
                 fleet = drawn_fleet(
                     title, truth, sample.known, folder, vehicles=vehicles, trips=count, habits=True,
                     judged_trips=int(options.get("--judged", JUDGED_TRIPS)),
                 )  # fmt: skip
-                report(graph, fleet, draws)
+                report(graph, fleet, draws, orders)
 
 
 if __name__ == "__main__":

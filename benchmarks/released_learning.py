@@ -4,10 +4,12 @@ Run `python -m benchmarks.released_learning ROADS WALKS` with a road graph and w
 error of a tracker after five rounds over 5,000 to 200,000 reports of drawn trips, and over those of the walks. A start
 from roads alone stands beside one from a model that was learned privately from the walks (ε-train = 1, δ = 1e-6), and
 beside the true walks behind the same reports, which nobody would have. `--only 5000,sample` takes some of the rows.
+`--days 1,7,21` takes the reports of the walks in their first days instead, and `--trips N` judges only so many trips.
+`--order 1` takes another order.
 
 Reports are those of a lattice with ε = 2 without hold. Drawn trips are from the chain of order 3 of all walks, as
-are the 1,000 others that are judged; of the walks, a fifth of the vehicles is held out and judged. All models have
-order 2. *Share* is the part that is gained of what the true walks gain over roads alone. Errors are in km, as in
+are the 1,000 others that are judged; of the walks, a fifth of the vehicles is held out and judged. Models have order 2.
+*Share* is the part that is gained of what the true walks gain over roads alone. Errors are in km, as in
 `benchmarks.private_learning`.
 """
 
@@ -16,16 +18,23 @@ from __future__ import annotations
 import sys
 import tempfile
 import time
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
+
+import polars as pl
 
 from benchmarks._measure import machine, show
 from benchmarks.chains import mean_steps
 from benchmarks.private_learning import EPSILON_REPORT, Fleet, drawn_fleet, sample_fleet
 from geoblanket import RoadGraph
+from geoblanket._display import counted
+from geoblanket._tables import write_table
 from geoblanket.learning.from_released import learn_from_released
 from geoblanket.learning.noise import TrainingBudget
 from geoblanket.learning.private import learn_privately
 from geoblanket.mechanism.bundle.storage import load_bundle, save_lattice
+from geoblanket.mobility.walks import scan_walks
 from geoblanket.release.bulk import perturb_walk_points
 from geoblanket.tracking.learning import learn_motion
 from geoblanket.tracking.motion_model import MotionModel
@@ -35,13 +44,22 @@ VEHICLES = 100
 ROUNDS = 5
 
 
-def row(fleet: Fleet, roads: str, starts: dict[str, MotionModel], folder: Path) -> tuple[str, ...]:
+def first_days(fleet: Fleet, days: int, folder: Path) -> Fleet:
+    """Return the same fleet, to learn from what it drove in its first days."""
+    frame, about = scan_walks(fleet.walks)
+    begin = frame.select(pl.col("time").min()).collect().item()
+    kept = frame.filter(pl.col("time").min().over("walk") < begin + timedelta(days=days)).collect()
+    write_table(kept, folder / f"days{days}.parquet", kind="walks", about=about)
+    return replace(fleet, name=f"{counted(days, 'day')}", walks=folder / f"days{days}.parquet")
+
+
+def row(fleet: Fleet, roads: str, starts: dict[str, MotionModel], folder: Path, order: int) -> tuple[str, ...]:
     """Return the figures of one fleet: reports, then errors and shares by start, true walks, and seconds a round."""
     graph, known = RoadGraph.load(roads), fleet.known
     save_lattice(folder / "bundle", fleet.lattice.spec, version=1, interval_s=known.interval_s)
     bundle = load_bundle(folder / "bundle")
     reports = perturb_walk_points(fleet.walks, roads, folder / "reports.parquet", bundle=bundle).reports
-    walked, _ = fleet.errors(learn_motion(graph, known.places, walks=fleet.walks, order=2))
+    walked, _ = fleet.errors(learn_motion(graph, known.places, walks=fleet.walks, order=order))
     before = {name: fleet.errors(model)[0] for name, model in starts.items()}
     figures, seconds = [], 0.0
     for name, model in starts.items():
@@ -57,30 +75,36 @@ def row(fleet: Fleet, roads: str, starts: dict[str, MotionModel], folder: Path) 
 
 def main(arguments: list[str]) -> None:
     """Print the table."""
-    only = arguments[arguments.index("--only") + 1] if "--only" in arguments else None
-    chosen = [*map(str, REPORTS), "sample"] if only is None else only.split(",")
-    paths = [argument for argument in arguments if not argument.startswith("--") and argument != only]
+    named = ("--only", "--days", "--trips", "--order")
+    options = {name: arguments[arguments.index(name) + 1] for name in named if name in arguments}
+    chosen = options["--only"].split(",") if "--only" in options else [*map(str, REPORTS), "sample"]
+    days = [int(number) for number in options["--days"].split(",")] if "--days" in options else []
+    order = int(options.get("--order", 2))
+    given = {position for name in options for position in (arguments.index(name), arguments.index(name) + 1)}
+    paths = [argument for position, argument in enumerate(arguments) if position not in given]
     if len(paths) != 2:
-        print("Usage: python -m benchmarks.released_learning ROADS WALKS [--only N,...,sample]")
+        print("Usage: python -m benchmarks.released_learning ROADS WALKS [--only N,...,sample | --days N,...]")
+        print("       [--trips N] [--order N]")
         return
     roads, walks = paths
     print(f"{machine()}: python -m benchmarks.released_learning {' '.join(arguments)}", flush=True)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        sample = sample_fleet(roads, walks, folder)
+        sample = sample_fleet(roads, walks, folder, int(options["--trips"]) if "--trips" in options else None)
         graph, places = RoadGraph.load(roads), sample.known.places
-        truth = learn_motion(graph, places, walks=walks, order=3)
-        private = learn_privately(graph, places, sample.walks, budget=TrainingBudget.of(1.0, 1e-6), order=2)
-        starts = {"roads": learn_motion(graph, places, order=2, interval_s=truth.interval_s), "private": private}
-        rows = []
-        for which in chosen:
+        private = learn_privately(graph, places, sample.walks, budget=TrainingBudget.of(1.0, 1e-6), order=order)
+        road = learn_motion(graph, places, order=order, interval_s=sample.known.interval_s)
+        starts = {"roads": road, "private": private}
+        rows = [row(first_days(sample, count, folder), roads, starts, folder, order) for count in days]
+        truth = None if days or chosen == ["sample"] else learn_motion(graph, places, walks=walks, order=3)
+        for which in [] if days else chosen:
             fleet = sample
-            if which != "sample":
+            if truth is not None and which != "sample":
                 trips = round(int(which) / mean_steps(truth.trips))
                 fleet = drawn_fleet("drawn", truth, sample.known, folder, vehicles=VEHICLES, trips=trips, habits=False)
-            rows.append(row(fleet, roads, starts, folder))
+            rows.append(row(fleet, roads, starts, folder, order))
         show(
-            f"Tracked error, km, order 2, after {ROUNDS} rounds over reports with ε = {EPSILON_REPORT:g}",
+            f"Tracked error, km, order {order}, after {ROUNDS} rounds over reports with ε = {EPSILON_REPORT:g}",
             (
                 "reports",
                 *(f"{what}{start}" for start in ("roads", "private") for what in ("", "+ reports, ", "share, ")),

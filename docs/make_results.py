@@ -1,206 +1,123 @@
-"""Renew the tables of results in docs/tables: `.venv/bin/python docs/make_results.py FOLDER ...`.
+"""Renew docs/tables/mechanisms.md: `.venv/bin/python docs/make_results.py FOLDER`.
 
-Long tables become CSV files in a folder named like their page, which includes them. docs/tables/paper.csv has the
-paper's claims; results of `--setting published` renew only that.
-
-Each FOLDER holds the results of one city, from `geoblanket reproduce CITY --data ../shared/data --out FOLDER`, or of
-several. With results of the experiment `tracked` alone, only the page of tracked vehicles is renewed. docs/results.md
-is written by hand from both. Only figures and numbers about groups of vehicles come into the documentation, no traces.
+FOLDER holds a folder of results for each city, porto, rome and sanfrancisco, of `geoblanket reproduce CITY --data
+../shared/data --experiment docs/three-cities.toml --out FOLDER/CITY`. Tables become CSV files, which the page includes.
+With `--claims`, FOLDER holds the results of one city with `--setting published`, and docs/tables/paper.csv is renewed
+instead. docs/results.md is written by hand. Only numbers about groups of vehicles come into the documentation.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import itertools
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-import polars as pl
-from PIL import Image
-
-from geoblanket._display import city_name
-from geoblanket.lab.evaluate.experiment import shipped_experiments
-from geoblanket.lab.evaluate.figures import caption
-from geoblanket.lab.evaluate.panels import Comparison
-from geoblanket.lab.evaluate.report import SOUND, TRACKED, Block, Picture, answers, sections, write_report
+from geoblanket._display import UNKNOWN, city_name, number
+from geoblanket.lab.evaluate.experiment import Varied
+from geoblanket.lab.evaluate.measures import Measure
+from geoblanket.lab.evaluate.panels import Panel, label_of, main_panels, saved, sweep_panels, whole_city_panels
 from geoblanket.lab.evaluate.results import read_results
-from geoblanket.lab.evaluate.sanity import CHECK_NAMES, check_results
-from geoblanket.lab.evaluate.tables import Table
-from geoblanket.lab.study.paper_chapter import check_paper, paper_chapter, read_facts, write_claims
+from geoblanket.lab.evaluate.sanity import CHECK_NAMES, Violation, check_results
+from geoblanket.lab.evaluate.tables import gain_cell, loss_cell
+from geoblanket.lab.study.paper_chapter import check_paper, read_facts, write_claims
 
 DOCS = Path(__file__).parent
-COMMANDS = "`geoblanket reproduce CITY --data DATA --out FOLDER`, then `docs/make_results.py FOLDER ...`"
+PAGE = DOCS / "tables" / "mechanisms.md"
+CITIES = ("porto", "rome", "sanfrancisco")
+COMMAND = "`geoblanket reproduce CITY --data DATA --experiment docs/three-cities.toml --out FOLDER/CITY`"
 BEGIN, END = "<!-- made by make_results.py -->", "<!-- end -->"
+ZONES = (
+    "city", "the same for all", "ε or cost per km", "method", "a location costs", "rows", "loss by one report, km",
+    "tracked loss, km", "below LP", "below LP+Markov1", "error by one report, km", "tracked error, km",
+)  # fmt: skip
+LOSSES, ERRORS = (Measure.HELD_OUT_LOSS, Measure.TRACKED_LOSS), (Measure.SINGLE_ERROR, Measure.TRACKED_ERROR)
+WHOLE_CITY = ("city", "ε per km", "method", "error by one report, km", "tracked error, km", "tracked loss, km")
 
 
-def stamp(version: str, commands: str) -> str:
-    """Return which version made a page, and how, as `tests/test_docs.py` reads it."""
-    return f"Made with geoblanket {version}: {commands}."
-
-
-def shrink(picture: Path, target: Path) -> None:
-    """Write a picture for the documentation: at most 1,100 pixels wide, of few colours."""
-    image = Image.open(picture).convert("RGB")
-    image.thumbnail((1100, 1400), Image.Resampling.LANCZOS)
-    image.quantize(128, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(target, optimize=True)
-
-
-def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a table as Markdown."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
-
-
-def with_csv_tables(text: str, page: str) -> str:
-    """Move the tables of a page to CSV files in a folder beside it; return the page, which includes them."""
-    folder = DOCS / "tables" / page.removesuffix(".md")
-    folder.mkdir(exist_ok=True)
-    for old in folder.glob("*.csv"):
-        old.unlink()
-    numbers = itertools.count(1)
-
-    def moved(found: re.Match[str]) -> str:
-        lines = [line.strip("| ") for line in found[0].splitlines()]
-        cells = [[cell.strip().replace("\\|", "|") for cell in re.split(r"(?<!\\)\|", line)] for line in lines]
-        width = len(cells[1])
-        rows = [["", *line] if len(line) < width else line for line in cells if line != cells[1]]
-        path = folder / f"{next(numbers):02}.csv"
-        with path.open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows(rows)
-        return f"```{{csv-table}}\n:file: {folder.name}/{path.name}\n:header-rows: 1\n```\n"
-
-    return re.sub(r"(?:^\|.*\n)+", moved, text, flags=re.MULTILINE)
-
-
-def bullets(sentences: Sequence[str]) -> str:
-    """Return a list as Markdown."""
-    return "\n".join(f"- {sentence}" for sentence in sentences) + "\n"
-
-
-class Results:
-    """What the pages tell, part by part."""
-
-    def __init__(self, folders: Sequence[Path]) -> None:
-        tables, abouts = zip(*map(read_results, folders), strict=True)
-        self.results = pl.concat(tables)
-        self.about = {**abouts[0]}
-        for key in ("cities", "experiments"):
-            self.about[key] = {name: value for about in abouts for name, value in about[key].items()}
-        self.about["notes"] = [note for about in abouts for note in about["notes"]]
-        if any(about["software"] != abouts[0]["software"] for about in abouts):
-            raise SystemExit("The folders have results of several versions of the software. Make them anew.")
-        self.comparison = Comparison.of(self.results, self.about)
-        facts = {
-            city: known
-            for folder, about in zip(folders, abouts, strict=True)
-            for city, known in read_facts(folder, about["cities"]).items()
-        }
-        self.claims = check_paper(self.results, facts)
-        self.report = folders[0] / "report-of-all"
-        run = {*self.results["experiment"].unique(), "quick"}
-        self.missing = [name for name in shipped_experiments() if name not in run]
-        write_report(self.results, self.report, about=self.about, chapters=[paper_chapter(self.claims)])
-
-    @property
-    def has_tables(self) -> bool:
-        """Whether the paper's experiments were run, and not only the one of tracked vehicles."""
-        return "paper" in self.about["experiments"]
-
-    def tracked(self) -> Iterator[str]:
-        """Yield the parts of the page of tracked vehicles in their order."""
-        yield from self._answers(slice(1))
-        yield from self._sections(tracked=True)
-        yield f"## {SOUND}\n"
-        yield self._sanity()
-        yield self._run()
-        if self.about["notes"]:
-            yield f"Notes on single methods:\n\n{bullets(self.about['notes'])}"
-
-    def tables(self) -> Iterator[str]:
-        """Yield the parts of the page of single reports in their order."""
-        if self.missing:
-            zones = self.about["experiments"]["paper"]["zones"]
+def in_zones(panel: Panel) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of one comparison in zones."""
+    same = "cost of a location" if panel.along == Varied.EQUAL_COST else "ε of a report"
+    for point in panel.points:
+        for method in panel.methods:
+            cost, rows = (panel.number(method, name, point) for name in (Measure.EPSILON_PER_LOCATION, Measure.ROWS))
             yield (
-                f"> **Not everything was run for this page.** The main experiment looks at {zones or 'all'} of each "
-                f"city's zones, and these are missing: {', '.join(self.missing)}.\n"
-            )
-        yield from self._answers(slice(1, None))
-        yield from self._sections(tracked=False)
-        yield f"## {SOUND}\n"
-        yield self._sanity()
-        yield "## What was run\n"
-        yield self._run()
-
-    def _sections(self, *, tracked: bool) -> Iterator[str]:
-        """Yield those sections of the report that are about tracked vehicles, or the others."""
-        for heading, blocks in sections(self.results, self.comparison):
-            if (heading == TRACKED) == tracked:
-                yield f"## {heading}\n"
-                yield from map(self._block, blocks)
-
-    def _block(self, block: Block) -> str:
-        """Return a part of the report as Markdown; a figure that was drawn is copied to the documentation."""
-        match block:
-            case Table(city, header, rows, words):
-                return f"{city_name(city)}: {words}\n\n{table(header, rows)}"
-            case Picture(name):
-                picture = self.report / f"{name}.png"
-                if not picture.exists():
-                    return ""
-                shrink(picture, DOCS / "images" / f"results-{name}.png")
-                return f"![{caption(name)}](images/results-{name}.png)\n\n*{caption(name)}*\n"
-            case _:
-                return f"{block}\n"
-
-    def _answers(self, questions: slice) -> Iterator[str]:
-        for question, cities in [*answers(self.results, self.about).items()][questions]:
-            yield f"## {question}\n"
-            yield bullets([f"**{city_name(city)}**: {line}" for city, line in cities.items()])
-
-    def _sanity(self) -> str:
-        violations = check_results(self.results)
-        broken = {violation.check for violation in violations}
-        checks = [(name, "**violated**" if name in broken else "holds") for name in CHECK_NAMES]
-        details = [f"**{violation.check}**: {violation.where}: {violation.detail}" for violation in violations]
-        return table(("in every setting and zone", "result"), checks) + ("\n" + bullets(details) if details else "")
-
-    def _run(self) -> str:
-        rows = []
-        for name, experiment in self.about["experiments"].items():
-            settings: list[dict[str, Any]] = experiment["settings"]
-            zones = f"{experiment['zones']}" if experiment["zones"] else "all"
-            rows.append((name, experiment["title"], f"{len(settings)}", zones, f"{experiment['gap']:g}"))
-        software = dict(self.about["software"])
-        made = stamp(software.pop("geoblanket"), COMMANDS)
-        others = ", ".join(f"{name} {version}" for name, version in software.items())
-        header = ("experiment", "what it asks", "settings", "zones of a city, drawn", "gap of searches")
-        return f"{table(header, rows)}\n{self.results.height:,} numbers. {made}\nWith {others}.\n"
+                city_name(panel.city), same, number(point), label_of(method),
+                UNKNOWN if cost is None else number(cost), UNKNOWN if rows is None else f"{rows:,.0f}",
+                *(loss_cell(panel.value(method, name, point)) for name in LOSSES),
+                *(gain_cell(None if method == other else saved(panel, method, other, point, Measure.TRACKED_LOSS))
+                  for other in ("lp", "lp_markov1")),
+                *(loss_cell(panel.value(method, name, point)) for name in ERRORS),
+            )  # fmt: skip
 
 
-def main(folders: Sequence[Path]) -> None:
-    """Renew the pages and their figures."""
-    results = Results(folders)
-    if "published" in results.about["experiments"]:
-        write_claims(results.claims, DOCS / "tables" / "paper.csv")
-        return
-    renew("tracked-vehicles.md", results.tracked())
-    if results.has_tables:
-        renew("single-reports.md", results.tables())
+def in_whole_city(panel: Panel) -> Iterator[tuple[str, ...]]:
+    """Yield the rows of one comparison without zones."""
+    measures = (*ERRORS, Measure.TRACKED_LOSS)
+    for point in panel.points:
+        for method in panel.methods:
+            cells = (loss_cell(panel.value(method, name, point)) for name in measures)
+            yield city_name(panel.city), number(point), label_of(method), *cells
 
 
-def renew(name: str, parts: Iterator[str]) -> None:
-    """Replace what was made of a page before."""
-    page = DOCS / "tables" / name
-    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+def about(panel: Panel) -> str:
+    """Return how many held-out vehicles and steps judge a city, and what zones alone tell."""
+    (_, vehicles), (_, steps), (_, blind) = (
+        panel.first_series(panel.methods, name)[0]
+        for name in (Measure.HELD_OUT_VEHICLES, Measure.HELD_OUT_STEPS, Measure.TRACKED_ERROR_PRIOR)
+    )
+    return (
+        f"- {city_name(panel.city)}: {vehicles.value:,.0f} held-out vehicles, {steps.value:,.0f} steps in these zones. "
+        f"By zones alone, the tracker is {1000 * blind.value:,.0f} m off."
+    )
+
+
+def included(name: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Write a table as a CSV file; return the lines that include it."""
+    path = PAGE.with_suffix("") / f"{name}.csv"
+    path.parent.mkdir(exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows([header, *rows])
+    return f"```{{csv-table}}\n:file: {path.parent.name}/{path.name}\n:header-rows: 1\n```\n"
+
+
+def renew(folder: Path) -> None:
+    """Replace what was made of the page before."""
+    zones, whole, judged, versions = [], [], [], set()
+    violations: list[Violation] = []
+    for city in CITIES:
+        results, made = read_results(folder / city)
+        plain = main_panels(results)
+        equal = [panel for panel in sweep_panels(results) if panel.along == Varied.EQUAL_COST]
+        zones += [row for panel in (*plain, *equal) for row in in_zones(panel)]
+        whole += [row for panel in whole_city_panels(results) for row in in_whole_city(panel)]
+        judged += [about(panel) for panel in plain]
+        violations += check_results(results)
+        versions.add(made["software"]["geoblanket"])
+    (version,) = versions
+    sound = f"All {len(CHECK_NAMES)} checks of the comparison hold."
+    if violations:
+        sound = "\n".join(f"- **{one.check}**: {one.where}: {one.detail}" for one in violations)
+    parts = [
+        f"Made with geoblanket {version}: {COMMAND}, then `docs/make_results.py FOLDER`. {sound}\n",
+        "\n".join(judged) + "\n",
+        included("zones", ZONES, zones),
+        included("whole-city", WHOLE_CITY, whole),
+    ]
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
-    made = "\n".join(parts).replace("](images/", "](../images/")  # the page lies beside that folder
-    page.write_text(f"{before}{BEGIN}\n\n{with_csv_tables(made, name)}\n{END}{after}", encoding="utf-8")
+    PAGE.write_text(f"{before}{BEGIN}\n" + "\n".join(parts) + f"{END}{after}", encoding="utf-8")
+
+
+def renew_claims(folder: Path) -> None:
+    """Write the paper's claims with the numbers of one city."""
+    results, made = read_results(folder)
+    write_claims(check_paper(results, read_facts(folder, made["cities"])), DOCS / "tables" / "paper.csv")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
-    main(parser.parse_args().folders)
+    parser.add_argument("folder", type=Path, metavar="FOLDER")
+    parser.add_argument("--claims", action="store_true")
+    options = parser.parse_args()
+    (renew_claims if options.claims else renew)(options.folder)

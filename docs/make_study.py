@@ -1,69 +1,29 @@
-"""Run the study on three cities and renew docs/tables/blankets.md: `.venv/bin/python docs/make_study.py [FOLDER]`.
+"""Renew docs/tables/blankets.md from the studies of three cities: `.venv/bin/python docs/make_study.py FOLDER`.
 
-The data lie in ../shared/data, beside the project. Everything is kept in FOLDER, if one is given, and an interrupted
-run goes on there; only figures and numbers about groups of 200 samples or more come into the documentation, no traces.
+FOLDER/CITY/study is written by `geoblanket reproduce CITY --out FOLDER`, or by `geoblanket blanket study`. Only figures
+and numbers about groups of 200 samples or more come into the documentation, no traces.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
-import subprocess
-import sys
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
+import polars as pl
 from PIL import Image
 
-from geoblanket import __version__
 from geoblanket._display import city_name
 
 DOCS = Path(__file__).parent
-DATA = DOCS.parents[1] / "shared" / "data"
-FIGURES = ("p-by-region", "p-by-speed", "p-by-hour", "rejections", "correlations")
-
-
-class Sample(NamedTuple):
-    """A city's files, and the options that its traces need."""
-
-    roads: tuple[str, ...]
-    traces: str
-    options: tuple[str, ...]
-    interval_s: int = 30
-    """Between the steps of its walks, seconds."""
-
-
-SAMPLES = {
-    "porto": Sample(("porto_drive_2022-11.osm.pbf",), "train_sample.csv.gz", ("--format", "porto")),
-    "rome": Sample(
-        ("nodes.csv", "edges.csv.gz"),
-        "trips_sample.csv.gz",
-        ("--format", "table", "--columns", "trip=trip,time=time,lat=lat,lon=lon"),
-    ),
-    "sanfrancisco": Sample(
-        ("nodes.csv", "edges.csv.gz"), "cabspotting_421_taxis.tar.xz", ("--format", "cabspotting"), interval_s=60
-    ),
-}
-
-
-def geoblanket(*words: object) -> str:
-    """Run a command; return what it prints."""
-    command = [str(Path(sys.executable).with_name("geoblanket")), *map(str, words), "--overwrite"]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-
-
-def run(city: str, folder: Path) -> dict[str, Any]:
-    """Import, match and study one city's sample; return what the study says."""
-    sample, data = SAMPLES[city], DATA / city
-    roads, traces, walks = (folder / f"{city}{ending}" for ending in (".roads", "-traces.parquet", "-walks.parquet"))
-    geoblanket("roads", "import", *(data / name for name in sample.roads), "--out", roads)
-    geoblanket("traces", "import", *sample.options, data / sample.traces, "--out", traces)
-    geoblanket("match", "--traces", traces, "--roads", roads, "--interval", sample.interval_s, "--out", walks)
-    words = ("--walks", walks, "--roads", roads, "--set", f"traces={traces}", "--regions", city, "--out", folder / city)
-    geoblanket("blanket", "study", *words, "--set", f"title=Markov blankets: the {city_name(city)} sample")
-    result: dict[str, Any] = json.loads((folder / city / "study.json").read_text(encoding="utf-8"))
-    return result
+PAGE = DOCS / "tables" / "blankets.md"
+CITIES = ("porto", "rome", "sanfrancisco")
+FIGURES = {"sanfrancisco": ("p-by-region", "p-by-speed")}
+COMMAND = "`geoblanket reproduce CITY --data DATA --out FOLDER`, then `docs/make_study.py FOLDER`"
+BEGIN, END = "<!-- made by make_study.py -->", "<!-- end -->"
 
 
 def shrink(picture: Path, target: Path) -> None:
@@ -74,47 +34,72 @@ def shrink(picture: Path, target: Path) -> None:
     image.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(target, optimize=True)
 
 
-def section(study: dict[str, Any]) -> str:
-    """Return the sentences and the table of claims of one city, as Markdown."""
-    sentences = "\n".join(f"- {sentence}" for sentence in study["summary"])
-    rows = "\n".join(f"| {' | '.join(cells(claim))} |" for claim in study["claims"])
-    made = f"Made with geoblanket {__version__}: `docs/make_study.py`."
-    header = "| claim | the paper | ours | 95 % interval | verdict |\n|---|---|---|---|---|"
-    return f"{made}\n\n{sentences}\n\n{header}\n{rows}\n"
+def included(name: str, rows: Iterable[Sequence[str]]) -> str:
+    """Write a table with its header as a CSV file; return the lines that include it."""
+    path = PAGE.with_suffix("") / f"{name}.csv"
+    path.parent.mkdir(exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)
+    return f"```{{csv-table}}\n:file: {path.parent.name}/{path.name}\n:header-rows: 1\n```\n"
 
 
-def cells(claim: dict[str, Any]) -> tuple[str, ...]:
-    """Return what the page shows of a claim."""
-    ours = "–" if claim["measured"] is None else f"{claim['measured']:.3g}"
-    interval = "–" if None in claim["interval"] else "{:.3g} to {:.3g}".format(*claim["interval"])
-    return claim["topic"].replace("|", "\\|"), claim["paper"], ours, interval, claim["verdict"]
+def claims(studies: dict[str, dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """Yield what each city says about each claim."""
+    yield "claim", "the paper", *(f"{city_name(city)}: {what}" for city in studies for what in ("ours", "verdict"))
+    tables = {city: {claim["key"]: claim for claim in study["claims"]} for city, study in studies.items()}
+    for key, claim in next(iter(tables.values())).items():
+        says = dict.fromkeys(tables[city][key]["paper"] for city in ("porto", "rome") if key in tables[city])
+        cells = (cell for city in studies for cell in told(tables[city].get(key)))
+        yield claim["topic"], " / ".join(says), *cells
 
 
-def renew(page: Path, studies: dict[str, dict[str, Any]]) -> None:
-    """Replace the parts of the page that come from the studies."""
-    text = page.read_text(encoding="utf-8")
+def told(claim: dict[str, Any] | None) -> tuple[str, str]:
+    """Return the number of one city with its interval, and the verdict."""
+    if claim is None or claim["measured"] is None:
+        return "–", "not measured"
+    low, high = claim["interval"]
+    between = "" if low is None or low == high else f", {low:.3g} to {high:.3g}"
+    return f"{claim['measured']:.3g}{between}{claim['words']}", claim["verdict"].partition(":")[0]
+
+
+def shares(folder: Path, studies: dict[str, dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+    """Yield how many hypotheses each city rejects at each order, and how large the effects are."""
+    yield "city", "groups by", "|B|", "tested", "rejected", "after correction", "with 200 samples each", "median effect"
     for city, study in studies.items():
-        begin, end = f"<!-- {city}: made by make_study.py -->", f"<!-- {city}: end -->"
-        before, _, rest = text.partition(begin)
-        _, _, after = rest.partition(end)
-        text = f"{before}{begin}\n{section(study)}{end}{after}"
-    page.write_text(text, encoding="utf-8")
+        by = study["main"]
+        found, equal = (
+            pl.read_csv(folder / city / "study" / f"{name}.csv") for name in ("rejections", "rejections-equal")
+        )
+        findings = pl.read_parquet(folder / city / "study" / "findings.parquet").filter(by=by, status="tested")
+        alike = dict(equal.filter(by=by).select("m", "share").iter_rows())
+        effects = dict(findings.group_by("m").agg(pl.col("effect_size").median()).iter_rows())
+        for row in found.filter(by=by).sort("m").iter_rows(named=True):
+            corrected = row["rejected_adjusted"] / row["tested"]
+            numbers = f"{row['share']:.1%}", f"{corrected:.1%}", f"{alike[row['m']]:.1%}", f"{effects[row['m']]:.3f}"
+            yield city_name(city), by, f"{row['m']}", f"{row['tested']:,}", *numbers
 
 
 def main(folder: Path) -> None:
-    """Run the studies and renew the page and its figures."""
-    folder.mkdir(parents=True, exist_ok=True)
-    studies = {city: run(city, folder) for city in SAMPLES}
-    for city in SAMPLES:
-        for name in FIGURES:
-            picture = folder / city / f"{name}.png"
-            if picture.exists():
-                shrink(picture, DOCS / "images" / f"study-{city}-{name}.png")
-    renew(DOCS / "tables" / "blankets.md", studies)
+    """Renew the page and its figures."""
+    paths = {city: folder / city / "study" / "study.json" for city in CITIES}
+    studies = {city: json.loads(path.read_text(encoding="utf-8")) for city, path in paths.items()}
+    for city, names in FIGURES.items():
+        for name in names:
+            shrink(folder / city / "study" / f"{name}.png", DOCS / "images" / f"study-{city}-{name}.png")
+    (version,) = {study["about"]["geoblanket"] for study in studies.values()}
+    said = "\n".join(f"- {city_name(city)}: {study['summary'][0]}" for city, study in studies.items())
+    parts = [
+        f"Made with geoblanket {version}: {COMMAND}.\n",
+        f"{said}\n",
+        included("rejected", shares(folder, studies)),
+        included("claims", claims(studies)),
+    ]
+    before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    PAGE.write_text(f"{before}{BEGIN}\n" + "\n".join(parts) + f"{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, nargs="?", metavar="FOLDER")
-    with TemporaryDirectory() as temporary:
-        main(parser.parse_args().folder or Path(temporary))
+    parser.add_argument("folder", type=Path, metavar="FOLDER")
+    main(parser.parse_args().folder)

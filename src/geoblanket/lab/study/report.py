@@ -239,6 +239,7 @@ def write_report(
     summary = {
         "title": title,
         "summary": summarise(study),
+        "main": study.main,
         "claims": [claim.as_dict() for claim in claims],
         "about": study.about,
     }
