@@ -53,7 +53,7 @@ export class LifeMap {
     ]);
     this.map.showReports(drive.reports.slice(0, now + 1).map((at, index) => ({ at, age: Math.max(0.18, 1 - (now - index) / TAIL) })));
     this.map.showCircle("within", drive.tracked.at[now], drive.tracked.radius_m[now]);
-    this.showFence(this.life.fence);
+    this.showFence(this.life.bareDrive ? null : this.life.fence);
     this.marks.guess.put(drive.tracked.at[now]);
     this.marks.reported.put(drive.reports[now]);
     return now;
