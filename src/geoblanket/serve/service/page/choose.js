@@ -30,7 +30,7 @@ export class ChooseView {
       Promise.all(settings.map((setting) => service.life({ setting, home, trip }))),
     );
     this.loadPlan = service.latestOnly(service.plan);
-    this.player = new Player({ button: byId("choose-play"), slider: byId("choose-at") });
+    this.player = new Player({ button: byId("choose-play"), slider: byId("choose-at"), ready: () => page.settled });
     for (const name of Object.keys(SCALES)) {
       byId(name).addEventListener("input", () => this.slide(name));
       byId(name).addEventListener("change", () => this.begin());

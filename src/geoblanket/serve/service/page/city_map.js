@@ -177,6 +177,11 @@ export class CityMap {
     this.loaded = this.map.once("load");
   }
 
+  /** Whether it has drawn what it was given. */
+  get settled() {
+    return LIVE.every((name) => !this.map.getSource(name) || this.map.isSourceLoaded(name));
+  }
+
   /** Draw in the colours of the theme. */
   async paint() {
     await this.ready;

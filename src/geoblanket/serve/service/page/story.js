@@ -16,7 +16,7 @@ export class StoryView {
     this.load = service.latestOnly((setting, home) =>
       Promise.all([{ ...setting, fence_km: null }, setting].map((each) => service.life({ setting: each, home, trip: null }))),
     );
-    this.player = new Player({ button: byId("story-play"), slider: byId("story-at") });
+    this.player = new Player({ button: byId("story-play"), slider: byId("story-at"), ready: () => page.settled });
     byId("story-own").addEventListener("click", () => page.go("choose"));
   }
 
