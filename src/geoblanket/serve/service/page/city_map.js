@@ -23,6 +23,9 @@ const ROADS = [
 /** Radii of the heat's discs, in units of 1/ε km: one report of twenty falls outside all of them. */
 const HEAT = [0.5, 1, 1.7, 2.6, 3.6, 4.75];
 
+/** How long after the latest frame what was given must be drawn, so that markers do not run ahead of lines. */
+const LAG_MS = 60;
+
 maplibregl.addProtocol("letters", answerLetters);
 
 const feature = (type, coordinates, properties = {}) => ({ type: "Feature", properties, geometry: { type, coordinates } });
@@ -154,6 +157,7 @@ export class CityMap {
   constructor(container, city) {
     this.city = city;
     this.data = {};
+    this.waiting = null;
     const [south, west, north, east] = city.area;
     const credit = city.credit && element("span", {}, city.credit).innerHTML; // MapLibre reads it as markup; it is text
     this.map = new maplibregl.Map({
@@ -171,15 +175,18 @@ export class CityMap {
     this.map.keyboard.disableRotation();
     this.map.addControl(new maplibregl.NavigationControl({ showCompass: false }), "top-right");
     this.map.addControl(new maplibregl.ScaleControl({ unit: "metric" }), "bottom-left");
+    this.map.on("render", () => {
+      if (LIVE.every((name) => this.map.getSource(name) && this.map.isSourceLoaded(name))) this.waiting = null;
+    });
     /** Settled when the map can be drawn on. */
     this.ready = this.map.once("style.load");
     /** Settled when all that was there in the beginning is drawn. */
     this.loaded = this.map.once("load");
   }
 
-  /** Whether it has drawn what it was given. */
+  /** Whether it has drawn what it was given, or was given it just now. */
   get settled() {
-    return LIVE.every((name) => !this.map.getSource(name) || this.map.isSourceLoaded(name));
+    return this.waiting === null || performance.now() - this.waiting < LAG_MS;
   }
 
   /** Draw in the colours of the theme. */
@@ -192,6 +199,7 @@ export class CityMap {
 
   set(source, features) {
     this.data[source] = features;
+    this.waiting ??= performance.now();
     this.map.getSource(source)?.setData({ type: "FeatureCollection", features });
   }
 
