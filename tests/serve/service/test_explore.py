@@ -72,7 +72,9 @@ def test_each_road_is_drawn_once(small_town: Town) -> None:
     assert {feature["properties"]["rank"] for feature in features} <= {0, 1, 2, 3}
 
 
-def test_consequences_are_those_that_commands_print(site: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_consequences_are_those_that_commands_print(
+    site: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The commands on the page make a bundle with the same certainty, home and cost."""
     told = site.client.post("/explore/consequences", json=SETTING).json()
     monkeypatch.chdir(tmp_path)

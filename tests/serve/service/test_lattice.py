@@ -2,37 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import logging
-import shlex
 from collections.abc import Iterator
 from dataclasses import fields, replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
-import httpx
-import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from geoblanket._geodesy import haversine_m
-from geoblanket.cli.main import app
-from geoblanket.errors import InputError, MismatchError
-from geoblanket.mechanism import load_bundle
+from geoblanket.errors import InputError
 from geoblanket.mechanism.bundle.facts import BundleFacts, FrameFacts, LatticeFacts
 from geoblanket.mechanism.bundle.policy import Policy
-from geoblanket.mechanism.lattice.spec import DENOMINATOR
-from geoblanket.mechanism.promise import fenced_m, laplace_errors
-from geoblanket.roads.graph import RoadGraph
 from geoblanket.serve.service.bundles import BundleStore
-from geoblanket.serve.service.explorer import ExploredLattice, Explorer
-from geoblanket.serve.service.replay import MotionModels, Way, live_at_home, replay
-from tests.mechanism.bundles import load_lattice, load_zones
+from tests.mechanism.bundles import load_lattice
 from tests.serve.service.city_lattices import save_city
-from tests.serve.service.living import Command, Live, live
-from tests.serve.service.small_town import SmallTown
-from tests.serve.service.test_canary import LAT, LON, hits
+from tests.serve.service.living import Live, live
 
 HERE = (41.152, -8.604)
 

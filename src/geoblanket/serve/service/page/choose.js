@@ -36,6 +36,7 @@ export class ChooseView {
       byId(name).addEventListener("change", () => this.begin());
     }
     for (const input of byId("wish").querySelectorAll("input")) input.addEventListener("change", () => this.plan());
+    byId("make-plan").addEventListener("click", () => this.plan());
     for (const input of byId("edited").querySelectorAll("input")) input.addEventListener("change", () => this.edit(input.value));
     byId("compare").addEventListener("click", () => this.compare());
     byId("again").addEventListener("click", () => this.begin());
@@ -213,8 +214,8 @@ export class ChooseView {
     const words = maps.map((map, index) => {
       const now = map.showDrive(seconds);
       const { error_m: errors } = map.life.drive.tracked;
-      const who = maps.length > 1 ? `${"AB"[index]}: ` : "";
-      return `${who}after ${now ? `${now + 1} reports` : "one report"} the tracker is ${metres(errors[now])} off now, ${metres(mean(errors.slice(0, now + 1)))} on average.`;
+      const who = maps.length > 1 ? `${"AB"[index]}: a` : "A";
+      return `${who}fter ${now ? `${now + 1} reports` : "one report"} the tracker is ${metres(errors[now])} off now, ${metres(mean(errors.slice(0, now + 1)))} on average.`;
     });
     byId("choose-words").textContent = words.join(" ");
   }
