@@ -8,6 +8,7 @@ from pathlib import Path
 
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.importer import import_roads
+from geoblanket.roads.scenery import _joined
 
 OSM = """<?xml version="1.0"?>
 <osm version="0.6" generator="test">
@@ -32,10 +33,8 @@ def test_scenery_is_kept_beside_the_roads(tmp_path: Path) -> None:
     assert len(features) == len(kinds) == 4  # open water, nameless places and lines without nodes are left out
     assert kinds["place"]["geometry"] == {"type": "Point", "coordinates": [-8.62, 41.12]}
     assert kinds["place"]["properties"]["name"] == "Bonfim"
-    assert kinds["street"]["geometry"]["coordinates"] == [
-        [[-8.6, 41.1], [-8.6, 41.11]],
-        [[-8.6, 41.11], [-8.61, 41.11]],
-    ]
+    joined = [[[-8.6, 41.1], [-8.6, 41.11], [-8.61, 41.11]]]
+    assert kinds["street"]["geometry"]["coordinates"] == joined
     assert kinds["park"]["geometry"]["type"] == "Polygon"
     assert kinds["river"]["properties"] == {"kind": "river", "width_m": 30.0}
     graph.save(tmp_path / "map.roads")
@@ -50,3 +49,11 @@ def test_scenery_changes_nothing_else(tmp_path: Path) -> None:
     plain.save(tmp_path / "plain.roads")  # as all files were before there was scenery
     assert b"scenery" not in (tmp_path / "plain.roads").read_bytes()
     assert RoadGraph.load(tmp_path / "plain.roads").scenery == b""
+
+
+def test_pieces_of_a_street_are_joined_once_each() -> None:
+    a, b, c, d = [0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [3.0, 0.0]
+    assert _joined([[b, c], [c, d], [a, b]]) == [[a, b, c, d]]
+    assert _joined([[a, b], [b, a]]) == [[a, b, a]]  # a ring
+    forks = _joined([[a, b], [b, c], [b, d]])
+    assert sorted(map(len, forks)) == [2, 3]

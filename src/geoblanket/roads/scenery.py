@@ -48,7 +48,8 @@ def read_scenery(files: Iterable[OsmFile], locations: osmium.NodeLocationsForWay
         with file.open(WAY) as reader:
             features += _areas_and_rivers(osmium.OsmFileIterator(reader, locations, has_key), streets)
     features += [
-        _feature("MultiLineString", lines, "street", name=name, rank=rank) for (name, rank), lines in streets.items()
+        _feature("MultiLineString", _joined(lines), "street", name=name, rank=rank)
+        for (name, rank), lines in streets.items()
     ]
     collection = {"type": "FeatureCollection", "features": features}
     return json.dumps(collection, ensure_ascii=False, separators=(",", ":")).encode() if features else b""
@@ -75,6 +76,23 @@ def _areas_and_rivers(ways: Iterable[Any], streets: dict[tuple[str, int], list[_
             yield _feature("LineString", points, "river", name=name, width_m=_width_m(tags.get("width")))
         elif name and (road := tags.get("highway")) in ROAD_CLASSES:
             streets.setdefault((name, ROAD_CLASSES.index(road)), []).append(points)
+
+
+def _joined(lines: list[_Line]) -> list[_Line]:
+    """Return lines joined where one begins at the end of another: short ones have no room for a name."""
+    starting = {tuple(line[0]): line for line in reversed(lines)}
+    ends = {tuple(line[-1]) for line in lines}
+    joined, used = [], set[int]()
+    # First those that nothing leads to, so that the joined lines are long; then what is left of rings.
+    for line in sorted(lines, key=lambda line: tuple(line[0]) in ends):
+        chain: _Line = []
+        following: _Line | None = line
+        while following is not None and id(following) not in used:
+            used.add(id(following))
+            chain += following[1:] if chain else following
+            following = starting.get(tuple(following[-1]))
+        joined += [chain] if chain else []
+    return joined
 
 
 def _feature(shape: str, coordinates: Any, kind: str, **properties: Any) -> dict[str, Any]:

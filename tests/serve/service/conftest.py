@@ -10,7 +10,7 @@ from tests.mechanism.bundles import save_plain
 from tests.release.worlds import save_certain
 from tests.serve.service.browsing import browser, open_page
 from tests.serve.service.living import Live, live
-from tests.serve.service.small_town import SmallTown, build_town
+from tests.towns import Town, make_town
 
 __all__ = ["browser", "open_page"]
 
@@ -40,6 +40,6 @@ def service(store: BundleStore) -> Iterator[Live]:
 
 
 @pytest.fixture(scope="session")
-def small_town(tmp_path_factory: pytest.TempPathFactory) -> SmallTown:
-    """Roads, walks and bundles of the same places, for the web page. Not to be changed."""
-    return build_town(tmp_path_factory.mktemp("small_town"))
+def small_town(tmp_path_factory: pytest.TempPathFactory) -> Town:
+    """Roads and walks, for the web page. Not to be changed."""
+    return make_town(tmp_path_factory.mktemp("small_town"))

@@ -1,16 +1,18 @@
-"""What the web page is told, against loops and sums that share no code with it."""
+"""What the web page is told, against sums and commands that share no code with it."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import logging
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 from typer.testing import CliRunner
@@ -18,52 +20,42 @@ from typer.testing import CliRunner
 from geoblanket._geodesy import haversine_m
 from geoblanket.cli.main import app
 from geoblanket.errors import InputError, MismatchError, ParameterError
+from geoblanket.mechanism import certainty, load_bundle
+from geoblanket.mechanism.certainty import times_in_100
+from geoblanket.mechanism.promise import AtRest, fenced_m
+from geoblanket.planning import Wishes, make_plan
 from geoblanket.roads.graph import RoadGraph
+from geoblanket.serve.service import settings
 from geoblanket.serve.service.bundles import BundleStore
 from geoblanket.serve.service.city_map import roads_geojson
-from geoblanket.serve.service.explorer import ExploredZones, Explorer
+from geoblanket.serve.service.explorer import Explorer
 from geoblanket.serve.service.page import PAGE_POLICY
-from geoblanket.serve.service.replay import replay
-from tests.blanket.worlds import square, wandering, write_world
+from geoblanket.serve.service.settings import MOST_LATTICES, Setting
 from tests.serve.service.city_lattices import save_city
-from tests.serve.service.living import Live, live
-from tests.serve.service.small_town import SmallTown
+from tests.serve.service.living import Command, Live, live
+from tests.serve.service.test_canary import LAT, LON, hits
+from tests.towns import Town
 
-REGIME = "all day"
-
-
-@pytest.fixture(scope="module")
-def store(small_town: SmallTown) -> BundleStore:
-    return BundleStore(small_town.bundles)
+SETTING = {"epsilon": 4.0, "interval_s": 60, "hold_m": 50.0, "fence_km": 1.0}
+WISH = {"home_m": 350.0, "sure": 0.8, "road_m": None, "simulate": False}
 
 
 @pytest.fixture(scope="module")
-def explorer(store: BundleStore, small_town: SmallTown) -> Explorer:
-    return Explorer(store, roads=small_town.roads, walks=small_town.walks)
+def explorer(small_town: Town) -> Explorer:
+    return Explorer(BundleStore([]), roads=small_town.roads, walks=small_town.walks)
 
 
 @pytest.fixture(scope="module")
-def site(store: BundleStore, explorer: Explorer) -> Iterator[Live]:
-    with live(store, explorer=explorer) as found:
+def site(explorer: Explorer) -> Iterator[Live]:
+    with live(BundleStore([]), explorer=explorer) as found:
         yield found
 
 
-@pytest.fixture(scope="module")
-def explored(explorer: Explorer) -> ExploredZones:
-    return next(explored for explored in explorer.zones.values() if explored.served.facts.epsilon_per_km == [4])
+def life(**changes: Any) -> dict[str, Any]:
+    return {"setting": SETTING, "home": None, "trip": None} | changes
 
 
-def _apart_m(explored: ExploredZones, one: int, other: int) -> float:
-    (lat, lon), (other_lat, other_lon) = explored.bundle.places_e7[[one, other]] * 1e-7
-    return float(haversine_m(lat, lon, other_lat, other_lon))
-
-
-def _question(explored: ExploredZones, **changes: Any) -> dict[str, Any]:
-    asked = {"bundle": explored.bundle.sha256, "regime": REGIME, "place": 0, "previous": 1}
-    return {**asked, **changes}
-
-
-def test_each_road_is_drawn_once(small_town: SmallTown) -> None:
+def test_each_road_is_drawn_once(small_town: Town) -> None:
     graph = RoadGraph.load(small_town.roads)
     features = json.loads(roads_geojson(graph))["features"]
     ends = {
@@ -80,7 +72,193 @@ def test_each_road_is_drawn_once(small_town: SmallTown) -> None:
     assert {feature["properties"]["rank"] for feature in features} <= {0, 1, 2, 3}
 
 
-def test_trips_are_of_vehicles_that_the_build_did_not_see(explorer: Explorer, small_town: SmallTown) -> None:
+def test_consequences_are_those_that_commands_print(
+    site: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commands on the page make a bundle with the same certainty, home and cost."""
+    told = site.client.post("/explore/consequences", json=SETTING).json()
+    monkeypatch.chdir(tmp_path)
+    home = site.client.get("/explore/overview").json()["area"]
+    for command in told["commands"]:
+        done = CliRunner().invoke(app, shlex.split(command)[1:], input=f"{home[0]}, {home[1]}\n")
+        assert done.exit_code == 0, done.output
+    bundle = load_bundle("city.bundle")
+    for what, reports in (("one report", 1), ("an hour on the road", 60), ("a month of nights at one of them", 30)):
+        assert told["certainty"][what] == times_in_100(certainty(bundle, apart_m=100, reports=reports).right)
+    assert told["found_m"] == AtRest(4.0, 60, 50).found_m
+    assert told["fence"]["home_m"] == fenced_m(1.0)
+    assert told["hour_cost"] == 240
+    assert told["in_one_sentence"] == bundle.promise.in_one_sentence
+    assert site.client.post("/explore/consequences", json=SETTING | {"fence_km": None}).json()["fence"] is None
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"epsilon": 0.09}, 400),
+        ({"epsilon": 20.1}, 400),
+        ({"epsilon": "4"}, 400),
+        ({"epsilon": True}, 400),
+        ({"interval_s": 9}, 400),
+        ({"interval_s": 3601}, 400),
+        ({"interval_s": 30.5}, 400),
+        ({"hold_m": -1.0}, 400),
+        ({"hold_m": 501.0}, 422),  # more than a report is off
+        ({"hold_m": 0.5}, 422),  # less than what coordinates are rounded to
+        ({"fence_km": 0.0}, 400),
+        ({"fence_km": 10.1}, 400),
+        ({"more": 1}, 400),
+    ],
+)
+def test_settings_out_of_bounds_are_refused(site: Live, change: dict[str, Any], status: int) -> None:
+    for path, asked in (("consequences", SETTING | change), ("life", life(setting=SETTING | change))):
+        answer = site.client.post(f"/explore/{path}", json=asked)
+        assert answer.status_code == status
+        assert set(answer.json()) == {"error", "message"}
+    assert site.client.post("/explore/bundle", json=SETTING | change).status_code == status
+    query = {name: str(value) for name, value in (SETTING | change).items()}
+    if change not in ({"epsilon": "4"}, {"epsilon": True}):  # a query has no types
+        assert site.client.get("/explore/handout/drivers", params=query).status_code == status
+
+
+def test_other_questions_out_of_bounds_are_refused(site: Live) -> None:
+    for wrong in ({"home": [1, 2]}, {"home": {"lat": 91.0, "lon": 0.0}}, {"trip": -1}, {"trip": "x"}, {"way": 1}):
+        assert site.client.post("/explore/life", json=life(**wrong)).status_code == 400
+    assert site.client.post("/explore/life", json=life(trip=2**40)).json()["error"] == "no_such_trip"
+    for wish in ({"sure": 0.5}, {"sure": 1.0}, {"home_m": 0.0}, {"road_m": -1.0}, {"apart_m": 0.0}, {"place": 1}):
+        assert site.client.post("/explore/plan", json=WISH | wish).status_code == 400
+    assert site.client.post("/explore/plan", json=WISH | {"home_m": 9000.0}).json()["error"] == "no_plan"
+    assert site.client.get("/explore/handout/boss", params=SETTING).status_code == 400
+
+
+def test_few_lattices_are_kept_and_each_is_made_once(explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[float] = []
+
+    def making(area: Any, *, epsilon: float) -> Any:
+        made.append(epsilon)
+        return original(area, epsilon=epsilon)
+
+    original = settings.spec_over
+    monkeypatch.setattr(settings, "spec_over", making)
+    lattices = settings.MadeLattices(explorer.lattices.area)
+    for hold_m, interval_s in product((0.0, 50.0), (30, 60)):
+        setting = Setting(epsilon=16.0, interval_s=interval_s, hold_m=hold_m)
+        bundle, content = lattices.bundle(setting)
+        assert load_bundle("made.bundle", content=content).sha256 == bundle.sha256  # it verifies
+        assert (bundle.lattice.hold_m, bundle.needed_clock().interval_s) == (hold_m, interval_s)
+    assert made == [16.0]
+    for number in range(MOST_LATTICES + 1):
+        lattices.promise(Setting(epsilon=17.0 + number / 10, interval_s=30, hold_m=0.0))
+    lattices.promise(Setting(epsilon=16.0, interval_s=31, hold_m=0.0))
+    assert made.count(16.0) == 2  # it was forgotten
+
+
+def test_a_plan_says_what_the_command_says(site: Live, explorer: Explorer, small_town: Town) -> None:
+    first = site.client.post("/explore/plan", json=WISH).json()
+    assert (first["simulated"], first["home"]["fence_radius_km"]) == (False, 0.62)
+    assert first["recommended"]["on_the_road"] is None
+    made = site.client.post("/explore/plan", json=WISH | {"simulate": True}).json()
+    wishes = Wishes(home_m=350, sure=0.8)
+    expected = make_plan(explorer._judges, wishes, grid=False, workers=1)
+    assert made["simulated"]
+    assert made["in_words"] == str(expected).split("\n")
+    assert made["recommended"]["epsilon_per_km"] == expected.schedule.epsilon
+    assert [wish["kept"] for wish in made["wishes"]] == [True, True]
+
+
+def test_pages_to_hand_on_have_no_script(site: Live) -> None:
+    for reader, words in (("drivers", "What your vehicle tells about you"), ("officer", "For the impact assessment")):
+        answer = site.client.get(f"/explore/handout/{reader}", params=SETTING)
+        assert words in answer.text
+        assert "570 m" in answer.text
+        assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+        assert "script" not in answer.headers["Content-Security-Policy"]
+        assert "<script" not in answer.text
+
+
+def test_a_life_ends_at_home(site: Live, explorer: Explorer) -> None:
+    answer = site.client.post("/explore/life", json=life()).json()
+    drive, home = answer["drive"], answer["home"]
+    count = len(drive["true"])
+    assert drive["true"][-1] == pytest.approx(home, abs=1e-6)
+    assert drive["true"][-2] == drive["true"][-1]  # it is parked
+    assert [len(drive[part]) for part in ("times", "lines", "reports", "spent")] == [count] * 4
+    assert drive["spent"][-1] < 4 * count  # some reports were held
+    for (lon, lat), (true_lon, true_lat), off_m in zip(
+        drive["tracked"]["at"], drive["true"], drive["tracked"]["error_m"], strict=True
+    ):
+        assert off_m == pytest.approx(float(haversine_m(true_lat, true_lon, lat, lon)), abs=0.5)
+    fence = answer["fence"]
+    assert haversine_m(home[1], home[0], *fence["center"][::-1]) <= 1001
+    assert fence["radius_m"] == 1302
+    assert answer["fenced"]["error_m"][-1] > 2 * answer["bare"]["error_m"][-1]
+    number, trip = next(iter(explorer.trips.items()))
+    driven = site.client.post("/explore/life", json=life(trip=number)).json()
+    assert len(driven["drive"]["true"]) == len(trip.in_slots(60).nodes)
+    assert driven["drive"]["model"]["from"] == "roads and walks"
+
+
+def test_without_roads_there_are_nights_only(tmp_path: Path) -> None:
+    store = BundleStore([save_city(tmp_path / "city.bundle", hold_m=50)])
+    explorer = Explorer(store)
+    with live(store, explorer=explorer) as site:
+        overview = site.client.get("/explore/overview").json()
+        assert (overview["roads"], overview["setting"]["epsilon"], overview["setting"]["hold_m"]) == (False, 4, 50)
+        assert site.client.get("/explore/roads").status_code == 404
+        answer = site.client.post("/explore/life", json=life(home={"lat": 41.15, "lon": -8.6})).json()
+        assert answer["drive"] is None
+        assert answer["bare"]["error_m"][29] == pytest.approx(81, rel=0.3)
+        assert site.client.post("/explore/plan", json=WISH | {"simulate": True}).json()["simulated"] is False
+        pole = site.client.post("/explore/life", json=life(home={"lat": 89.0, "lon": 0.0}))
+        assert (pole.status_code, pole.json()["error"]) == (422, "no_fence")
+
+
+def test_a_service_without_a_city_says_so(plain: Path) -> None:
+    store = BundleStore([plain])
+    with live(store, explorer=Explorer(store)) as site:
+        for answer in (site.client.get("/explore/overview"), site.client.post("/explore/consequences", json=SETTING)):
+            assert (answer.status_code, answer.json()["error"]) == (404, "no_city")
+
+
+def test_only_a_few_lives_run_at_once(site: Live, explorer: Explorer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("geoblanket.serve.service.explorer._TURN_S", 0.1)
+    with explorer._turn(), explorer._turn():
+        answer = site.client.post("/explore/life", json=life())
+        assert (answer.status_code, answer.json()["error"]) == (503, "overloaded")
+        assert answer.headers["Retry-After"] == "1"
+
+
+def test_files_that_do_not_belong_together_are_refused(small_town: Town, tmp_path: Path) -> None:
+    graph = RoadGraph.load(small_town.roads)
+    replace(graph, lat=graph.lat + 1.0).save(tmp_path / "away.roads")
+    lat, lon = float(graph.lat.mean()), float(graph.lon.mean())
+    store = BundleStore([save_city(tmp_path / "lattice.bundle", at=(lat, lon))])
+    assert Explorer(store, roads=small_town.roads).roads is not None
+    with pytest.raises(MismatchError, match="roads of another city"):
+        Explorer(store, roads=tmp_path / "away.roads")
+    with pytest.raises(InputError, match="Give the roads too"):
+        Explorer(store, walks=small_town.walks)
+    with pytest.raises(MismatchError, match="other roads"):
+        Explorer(BundleStore([]), roads=tmp_path / "away.roads", walks=small_town.walks)
+
+
+def test_zones_give_a_city_too(town: Path) -> None:
+    overview = Explorer(BundleStore([town])).overview()
+    (bundle,) = overview["bundles"]
+    assert (bundle["name"], bundle["setting"]) == ("town.bundle", None)
+    assert "In one sentence" in bundle["promise"]
+
+
+def test_walks_are_shown_on_this_machine_alone(small_town: Town) -> None:
+    arguments = ["--roads", str(small_town.roads), "--walks", str(small_town.walks)]
+    result = CliRunner().invoke(app, ["serve", *arguments, "--host", "0.0.0.0"])  # noqa: S104 - it must be refused
+    assert isinstance(result.exception, ParameterError)
+    assert "loopback address" in str(result.exception)
+    for arguments in ([], ["--roads", str(small_town.roads), "--ledger", "x.ledger"]):
+        assert "at least one bundle" in str(CliRunner().invoke(app, ["serve", *arguments]).exception)
+
+
+def test_trips_are_of_vehicles_that_the_model_did_not_see(explorer: Explorer, small_town: Town) -> None:
     from geoblanket.mobility.walks import Split, scan_walks, split_walks
 
     frame, _ = scan_walks(small_town.walks)
@@ -89,156 +267,49 @@ def test_trips_are_of_vehicles_that_the_build_did_not_see(explorer: Explorer, sm
     assert set(explorer.trips) <= set(parts.walks[parts.chosen].tolist())
 
 
-@pytest.mark.parametrize(
-    ("changes", "status"),
-    [
-        ({"place": 10_000}, 422),
-        ({"previous": 10_000}, 422),
-        ({"place": -1}, 400),
-        ({"place": "0"}, 400),
-        ({"place": True}, 400),
-        ({"place": 1.5}, 400),
-        ({"regime": "no such regime"}, 422),
-        ({"bundle": "0" * 64}, 404),
-        ({"bundle": "../../etc/passwd"}, 400),
-        ({"more": 1}, 400),
-        ({"place": 2**70}, 400),
-    ],
-)
-def test_wrong_questions_are_refused(site: Live, explored: ExploredZones, changes: dict[str, Any], status: int) -> None:
-    answer = site.client.post("/explore/place", json=_question(explored, **changes))
-    assert answer.status_code == status
-    assert set(answer.json()) == {"error", "message"}
+def test_a_running_service_tells_no_coordinate_that_was_asked_about(tmp_path: Path) -> None:
+    city = save_city(tmp_path / "city.bundle", at=(LAT + 0.01, LON + 0.01))
+    asked = life(home={"lat": LAT, "lon": LON})
+    with (
+        Command([city, "--set", "access_log=true"]) as command,
+        httpx.Client(base_url=command.url, timeout=60) as client,
+    ):
+        assert client.post("/explore/life", json=asked).status_code == 200
+        for wrong in (asked | {"extra": LAT}, life(home={"lat": str(LAT), "lon": LON}), [LAT, LON], life(home=[LAT])):
+            answer = client.post("/explore/life", json=wrong)
+            assert answer.status_code == 400
+            assert not hits(answer.text + str(answer.headers))
+        client.get(f"/explore/life?lat={LAT}&lon={LON}")
+        client.get(f"/explore/handout/drivers?lat={LAT}")
+        assert not hits(client.get("/metrics").text + client.get("/explore/overview").text)
+        _, written = command.stop()
+    assert written.count("geoblanket.access") > 7
+    assert not hits(written)
 
 
-def test_places_that_are_looked_at_are_not_logged(
-    site: Live, explored: ExploredZones, caplog: pytest.LogCaptureFixture
+def test_the_log_of_a_fault_has_no_coordinate(
+    site: Live, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.DEBUG):
-        site.client.post("/explore/place", json=_question(explored, place=23, previous=37))
-    spoken = [record.getMessage() for record in caplog.records if record.name.startswith("geoblanket")]
-    assert not any("23" in line.split() or "37" in line.split() for line in spoken)
+    def fail(*place: Any, **_options: Any) -> None:
+        raise ValueError(f"cannot place {place}")
+
+    monkeypatch.setattr("geoblanket.serve.service.explorer.commute", fail)
+    with caplog.at_level(logging.INFO):
+        answer = site.client.post("/explore/life", json=life(home={"lat": LAT, "lon": LON}))
+    assert (answer.status_code, answer.json()["error"]) == (500, "internal")
+    assert not hits(answer.text)
 
 
-def test_files_that_do_not_belong_together_are_refused(
-    store: BundleStore, small_town: SmallTown, tmp_path: Path
-) -> None:
-    with pytest.raises(InputError, match="Give the roads too"):
-        Explorer(store, walks=small_town.walks)
-    town = RoadGraph.load(small_town.roads)
-    grid = square()
-    graph = replace(
-        grid,
-        lat=np.interp(grid.lat, [grid.lat.min(), grid.lat.max()], [town.lat.min(), town.lat.max()]),
-        lon=np.interp(grid.lon, [grid.lon.min(), grid.lon.max()], [town.lon.min(), town.lon.max()]),
-    )
-    walks, roads = write_world(tmp_path, graph, wandering(graph, side=12, walks=40, steps=12, seed=2))
-    with pytest.raises(MismatchError, match="other places"):
-        Explorer(store, roads=roads, walks=walks)
-    with pytest.raises(MismatchError, match="other roads"):
-        Explorer(store, roads=roads, walks=small_town.walks)
-
-
-def test_roads_of_another_city_are_refused(store: BundleStore, small_town: SmallTown, tmp_path: Path) -> None:
-    graph = RoadGraph.load(small_town.roads)
-    replace(graph, lat=graph.lat + 1.0).save(tmp_path / "away.roads")
-    lat, lon = float(graph.lat.mean()), float(graph.lon.mean())
-    for served in (store, BundleStore([save_city(tmp_path / "lattice.bundle", at=(lat, lon))])):
-        assert Explorer(served, roads=small_town.roads).roads is not None
-        with pytest.raises(MismatchError, match="roads of another city"):
-            Explorer(served, roads=tmp_path / "away.roads")
-
-
-def test_bundles_without_or_with_other_places_are_left_out(small_town: SmallTown, plain: Path, town: Path) -> None:
-    explorer = Explorer(BundleStore([plain, *small_town.bundles, town]))
-    overview = explorer.overview()
-    assert len(overview["bundles"]) == 3
-    assert overview["left_out"] == 2
-    assert overview["trips"] == []
-    assert explorer.roads is None
-
-
-def test_walks_are_shown_on_this_machine_alone(small_town: SmallTown) -> None:
-    arguments = [str(small_town.bundles[0]), "--roads", str(small_town.roads), "--walks", str(small_town.walks)]
-    result = CliRunner().invoke(app, ["serve", *arguments, "--host", "0.0.0.0"])  # noqa: S104 - it must be refused
-    assert isinstance(result.exception, ParameterError)
-    assert "loopback address" in str(result.exception)
-
-
-def test_what_is_reported_is_the_row_of_the_bundle(explored: ExploredZones) -> None:
-    bundled = next(part for part in explored.bundle if part.regime == REGIME)
-    for place, previous in bundled.histories[:: len(bundled.histories) // 20].tolist():
-        listed = (bundled.histories == [place, previous]).all(axis=1)
-        weights = bundled.mechanism.weights[bundled.history_rows[listed][0]]
-        outlook = explored.outlook(place, previous, REGIME)
-        assert outlook is not None
-        chances = outlook["probability"]
-        assert chances == pytest.approx([int(weight) / 2**62 for weight in weights])
-        errors = [_apart_m(explored, place, output) for output in bundled.output_places.tolist()]
-        assert outlook["error_m"] == pytest.approx(sum(p * e for p, e in zip(chances, errors, strict=True)))
-        median = outlook["median_error_m"]
-        assert sum(p for p, e in zip(chances, errors, strict=True) if e <= median + 1e-6) >= 0.5
-        assert sum(p for p, e in zip(chances, errors, strict=True) if e < median - 1e-6) < 0.5
-        assert outlook["exact"] == pytest.approx(chances[outlook["outputs"].index(place)])
-
-
-def test_a_trip_is_replayed_and_tracked(site: Live, explored: ExploredZones, explorer: Explorer) -> None:
-    number, trip = max(explorer.trips.items(), key=lambda item: len(item[1].nodes))
-    asked = {"bundle": explored.bundle.sha256, "lat": 0.0, "lon": 0.0, "way": number}
-    answer = site.client.post("/explore/replay", json=asked).json()
-    count, graph = len(trip.nodes), explorer.graph
-    assert graph is not None
-    assert np.array(answer["true"]) == pytest.approx(
-        np.column_stack([graph.lon[trip.nodes], graph.lat[trip.nodes]]), abs=1e-6
-    )
-    tracked = answer["tracked"]
-    assert [len(tracked[part]) for part in ("at", "radius_m", "error_m")] == [count] * 3
-    for at, error_m in ((tracked["at"], tracked["error_m"]), (answer["reports"], answer["error_m"])):
-        for (lon, lat), (true_lon, true_lat), off_m in zip(at, answer["true"], error_m, strict=True):
-            assert off_m == pytest.approx(float(haversine_m(true_lat, true_lon, lat, lon)), abs=0.5)
-    assert len(answer["lines"]) == count
-    assert answer["model"]["from"] == "roads and walks"
-    costs = explored.bundle.costs
-    assert np.diff(answer["spent"]) == pytest.approx([costs.other / 1e6] * (count - 1))
-    again = [site.client.post("/explore/replay", json=asked).json()["reports"] for _ in range(3)]
-    assert any(reports != answer["reports"] for reports in again)
-    for way, error in ((2**40, "no_such_trip"), ("drive", "no_lattice")):
-        assert site.client.post("/explore/replay", json={**asked, "way": way}).json()["error"] == error
-    for wrong in (-1, "walk", None, 1.5):
-        assert site.client.post("/explore/replay", json={**asked, "way": wrong}).status_code == 400
-
-
-def test_reports_help_a_recipient_who_tracks(explorer: Explorer) -> None:
-    """On the whole of some trips, reports tell more than nothing does, and a larger ε more yet."""
-    assert explorer.graph is not None
-    errors = {}
-    for explored in explorer.zones.values():
-        model = explorer.motion.of(explored.bundle)
-        assert model is not None
-        replays = [replay(explored.bundle, explorer.graph, trip, model) for trip in list(explorer.trips.values())[:12]]
-        off = np.concatenate([each["tracked"]["error_m"] for each in replays])
-        radius = np.concatenate([each["tracked"]["radius_m"] for each in replays])
-        assert off.mean() < replays[0]["without_m"]
-        assert 0.75 < np.mean(off <= radius) < 0.99
-        errors[explored.served.facts.epsilon_per_km[-1]] = off.mean()
-    assert errors[4.0] < errors[2.0]
-
-
-def test_answers_of_the_service(site: Live, explored: ExploredZones) -> None:
-    overview = site.client.get("/explore/overview").json()
-    assert len(overview["bundles"]) == 3
-    assert len(overview["places"]) == len(explored.bundle.places_e7)
-    assert overview["left_out"] == 0
-    outlook = site.client.post("/explore/place", json=_question(explored)).json()
-    assert sum(outlook["probability"]) == pytest.approx(1)
-    assert outlook["unit"] == "km"
-    assert outlook["loss"] >= outlook["lower_bound"] > 0
-    roads = site.client.get("/explore/roads", headers={"Accept-Encoding": "gzip"})
-    plain = site.client.get("/explore/roads", headers={"Accept-Encoding": "identity"})
-    assert roads.headers["Content-Encoding"] == "gzip"
-    assert "Content-Encoding" not in plain.headers
-    assert roads.json() == plain.json()
-    assert len(gzip.compress(plain.content)) < len(plain.content) / 3
+def test_answers_of_the_service(site: Live) -> None:
+    for path in ("/explore/roads", "/explore/scenery"):
+        squeezed = site.client.get(path, headers={"Accept-Encoding": "gzip"})
+        plain = site.client.get(path, headers={"Accept-Encoding": "identity"})
+        assert squeezed.headers["Content-Encoding"] == "gzip"
+        assert "Content-Encoding" not in plain.headers
+        assert squeezed.json() == plain.json()
+        assert len(gzip.compress(plain.content)) < len(plain.content) / 3
+    kinds = {feature["properties"]["kind"] for feature in site.client.get("/explore/scenery").json()["features"]}
+    assert kinds == {"street", "river"}
 
 
 def test_only_files_of_the_page_are_handed_out(site: Live) -> None:

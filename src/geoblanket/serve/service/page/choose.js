@@ -30,12 +30,13 @@ export class ChooseView {
       Promise.all(settings.map((setting) => service.life({ setting, home, trip }))),
     );
     this.loadPlan = service.latestOnly(service.plan);
-    this.player = new Player({ button: byId("choose-play"), slider: byId("choose-at") });
+    this.player = new Player({ button: byId("choose-play"), slider: byId("choose-at"), ready: () => page.settled });
     for (const name of Object.keys(SCALES)) {
       byId(name).addEventListener("input", () => this.slide(name));
       byId(name).addEventListener("change", () => this.begin());
     }
     for (const input of byId("wish").querySelectorAll("input")) input.addEventListener("change", () => this.plan());
+    byId("make-plan").addEventListener("click", () => this.plan());
     for (const input of byId("edited").querySelectorAll("input")) input.addEventListener("change", () => this.edit(input.value));
     byId("compare").addEventListener("click", () => this.compare());
     byId("again").addEventListener("click", () => this.begin());
@@ -103,16 +104,19 @@ export class ChooseView {
 
   showPlan({ in_words: words, wishes, judged_by: judged }, final) {
     const [headline, ...others] = words;
-    const kept = wishes.map(({ asked_in_words: asked, got_in_words: got, kept: isKept }) => {
-      const mark = isKept === null ? "…" : isKept ? "kept" : "not kept";
-      return element("li", { class: `wish ${isKept === false ? "unkept" : ""}` }, `${asked}: ${got} `, element("strong", {}, `(${mark})`));
+    const outcomes = wishes.map(({ asked_in_words: asked, got_in_words: got, kept }) => {
+      const mark = kept === null ? "not yet known" : kept ? "kept" : "not kept";
+      return element("li", { class: kept === false ? "unkept" : "" }, `Asked: ${asked}. This plan: ${got} `, element("strong", {}, `(${mark})`), ".");
     });
-    const missed = others.filter((sentence) => /^(Not kept|It keeps the wishes|These reports tell)/.test(sentence));
+    const said = others.filter((sentence) => !sentence.startsWith("Not kept"));
+    const first = said.filter((sentence) => /^(It keeps|These reports|On the road)/.test(sentence));
+    const rest = said.filter((sentence) => !first.includes(sentence));
     byId("plan").replaceChildren(
       element("p", { class: "headline" }, headline),
-      element("ul", {}, ...kept),
-      ...missed.filter((sentence) => !sentence.startsWith("Not kept")).map((sentence) => element("p", {}, sentence)),
+      element("ul", {}, ...outcomes),
+      ...first.map((sentence) => element("p", {}, sentence)),
       element("p", { class: "hint" }, final ? `Errors on the road are estimates, by simulation. ${judged}` : "The error on the road is being simulated, and decides how often to report …"),
+      element("details", {}, element("summary", {}, "All of the plan, in words"), list(rest)),
     );
     byId("plan").setAttribute("aria-busy", String(!final));
   }
@@ -198,7 +202,7 @@ export class ChooseView {
       ...(lives[0].drive ? [drive] : []),
       { name: "nights at home", seconds: NIGHTS_S, show: (share) => this.tellNights(maps, share) },
     ]);
-    if (!known) maps[0].map.fit(lives[0].drive ? maps[0].driveBox : maps[0].nightsBox);
+    if (maps.length > 1 || !known) maps[0].map.fit(lives[0].drive ? maps[0].driveBox : maps[0].nightsBox);
     this.player.show(at ?? (lives[0].drive ? 0.6 * DRIVE_S : NIGHTS_S));
     this.showFigures();
     const model = lives[0].drive?.model;
@@ -210,8 +214,8 @@ export class ChooseView {
     const words = maps.map((map, index) => {
       const now = map.showDrive(seconds);
       const { error_m: errors } = map.life.drive.tracked;
-      const who = maps.length > 1 ? `${"AB"[index]}: ` : "";
-      return `${who}after ${now ? `${now + 1} reports` : "one report"} the tracker is ${metres(errors[now])} off now, ${metres(mean(errors.slice(0, now + 1)))} on average.`;
+      const who = maps.length > 1 ? `${"AB"[index]}: a` : "A";
+      return `${who}fter ${now ? `${now + 1} reports` : "one report"} the tracker is ${metres(errors[now])} off now, ${metres(mean(errors.slice(0, now + 1)))} on average.`;
     });
     byId("choose-words").textContent = words.join(" ");
   }

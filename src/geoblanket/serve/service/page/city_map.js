@@ -1,16 +1,16 @@
 /** A map of the city, drawn by MapLibre from this service's data: roads, names, water and parks, and what happens there. */
 
 /* global maplibregl */
-import { boxAt, circle, nextPoint } from "./geometry.js";
+import { circle, nextPoint } from "./geometry.js";
 import { answerLetters, GLYPHS } from "./glyphs.js";
 import { mapUrl } from "./service.js";
 import { colours } from "./theme.js";
 import { element } from "./words.js";
 
 const NOTHING = { type: "FeatureCollection", features: [] };
-const LIVE = ["fence", "within", "ways", "moving", "reports"];
-/** Small streets have the class 5 or more; so have their labels. */
-const SMALL = 5;
+const LIVE = ["heat", "fence", "within", "ways", "moving", "reports"];
+/** Classes below the one are main streets, those from the other on small ones: their names come with the zoom. */
+const [MAIN, SMALL] = [3, 5];
 
 /** Roads from small to large: those of a rank are drawn from some zoom on, and grow wider, in pixels, from 10 to 16. */
 const ROADS = [
@@ -20,8 +20,11 @@ const ROADS = [
   { rank: 0, from: 0, width: [1.6, 12] },
 ];
 
-/** Of the heat picture: pixels, and its reach in units of 1/ε km. */
-const [HEAT_PIXELS, HEAT_REACH] = [256, 6];
+/** Radii of the heat's discs, in units of 1/ε km: one report of twenty falls outside all of them. */
+const HEAT = [0.5, 1, 1.7, 2.6, 3.6, 4.75];
+
+/** How long after the latest frame what was given must be drawn, so that markers do not run ahead of lines. */
+const LAG_MS = 60;
 
 maplibregl.addProtocol("letters", answerLetters);
 
@@ -70,7 +73,8 @@ function labelLayers() {
   const rank = ["get", "rank"];
   return [
     along("small-streets", ["all", kindIs("street"), [">=", rank, SMALL]], 11, 14.2),
-    along("streets", ["all", kindIs("street"), ["<", rank, SMALL]], 12, 12.3),
+    along("streets", ["all", kindIs("street"), [">=", rank, MAIN], ["<", rank, SMALL]], 12, 12.6),
+    along("main-streets", ["all", kindIs("street"), ["<", rank, MAIN]], 12, 11),
     along("river-name", kindIs("river"), 13, 11),
     {
       id: "places", type: "symbol", source: "scenery", filter: kindIs("place", "park", "water"),
@@ -103,23 +107,14 @@ function liveLayers() {
   ]; // prettier-ignore
 }
 
-/** The chance of a report around a point, as a picture that is stretched to 1/ε: it falls as e^(−ε·distance). */
-function heatPicture() {
-  const canvas = document.createElement("canvas");
-  canvas.width = canvas.height = HEAT_PIXELS;
-  const context = canvas.getContext("2d");
-  const picture = context.createImageData(HEAT_PIXELS, HEAT_PIXELS);
-  const middle = (HEAT_PIXELS - 1) / 2;
-  for (let index = 0; index < HEAT_PIXELS ** 2; index += 1) {
-    const away = (HEAT_REACH * Math.hypot((index % HEAT_PIXELS) - middle, Math.floor(index / HEAT_PIXELS) - middle)) / middle;
-    const share = Math.max(0, Math.exp(-0.6 * away) - Math.exp(-0.6 * HEAT_REACH));
-    picture.data.set([...colours().heat, 200 * share], 4 * index);
-  }
-  context.putImageData(picture, 0, 0);
-  return canvas;
+/**
+ * The chance of a report around a point, which falls as e^(−ε·distance): blurred discs, one over the other.
+ * @param {[number, number]} at
+ */
+function heatDiscs(at, epsilon) {
+  const pixelM = (40_075_017 * Math.cos((at[1] * Math.PI) / 180)) / 512; // of a pixel at zoom 0
+  return HEAT.map((reach) => feature("Point", at, { radius: (1000 * reach) / epsilon / pixelM }));
 }
-
-const corners = ([[west, south], [east, north]]) => [[west, north], [east, north], [east, south], [west, south]]; // prettier-ignore
 
 /** The style of the map in the colours of the theme. */
 function style({ roads, scenery }) {
@@ -130,7 +125,6 @@ function style({ roads, scenery }) {
     sources: {
       ...(roads ? { roads: geojson(mapUrl("roads"), { maxzoom: 14 }) } : {}),
       ...(scenery ? { scenery: geojson(mapUrl("scenery"), { maxzoom: 14 }) } : {}),
-      heat: { type: "canvas", canvas: heatPicture(), animate: false, coordinates: corners(boxAt([0, 0], 1)) },
       // Without a tolerance of 0, circles have corners.
       ...Object.fromEntries(LIVE.map((name) => [name, geojson(NOTHING, { tolerance: 0 })])),
     },
@@ -138,7 +132,17 @@ function style({ roads, scenery }) {
       { id: "paper", type: "background", paint: { "background-color": colours().paper } },
       ...(scenery ? sceneryLayers() : []),
       ...(roads ? roadLayers() : []),
-      { id: "heat", type: "raster", source: "heat", layout: { visibility: "none" }, paint: { "raster-fade-duration": 0 } },
+      {
+        id: "heat",
+        type: "circle",
+        source: "heat",
+        paint: {
+          "circle-color": colours().accent,
+          "circle-radius": ["interpolate", ["exponential", 2], ["zoom"], 0, ["get", "radius"], 20, ["*", 2 ** 20, ["get", "radius"]]],
+          "circle-blur": 0.9,
+          "circle-opacity": 0.16,
+        },
+      },
       ...(scenery ? labelLayers() : []),
       ...liveLayers(),
     ],
@@ -153,6 +157,7 @@ export class CityMap {
   constructor(container, city) {
     this.city = city;
     this.data = {};
+    this.waiting = null;
     const [south, west, north, east] = city.area;
     const credit = city.credit && element("span", {}, city.credit).innerHTML; // MapLibre reads it as markup; it is text
     this.map = new maplibregl.Map({
@@ -170,10 +175,18 @@ export class CityMap {
     this.map.keyboard.disableRotation();
     this.map.addControl(new maplibregl.NavigationControl({ showCompass: false }), "top-right");
     this.map.addControl(new maplibregl.ScaleControl({ unit: "metric" }), "bottom-left");
+    this.map.on("render", () => {
+      if (LIVE.every((name) => this.map.getSource(name) && this.map.isSourceLoaded(name))) this.waiting = null;
+    });
     /** Settled when the map can be drawn on. */
     this.ready = this.map.once("style.load");
     /** Settled when all that was there in the beginning is drawn. */
     this.loaded = this.map.once("load");
+  }
+
+  /** Whether it has drawn what it was given, or was given it just now. */
+  get settled() {
+    return this.waiting === null || performance.now() - this.waiting < LAG_MS;
   }
 
   /** Draw in the colours of the theme. */
@@ -182,11 +195,11 @@ export class CityMap {
     this.map.setStyle(style(this.city), { diff: false });
     await this.map.once("style.load");
     for (const [name, features] of Object.entries(this.data)) this.set(name, features);
-    if (this.heat) this.showHeat(...this.heat);
   }
 
   set(source, features) {
     this.data[source] = features;
+    this.waiting ??= performance.now();
     this.map.getSource(source)?.setData({ type: "FeatureCollection", features });
   }
 
@@ -212,16 +225,12 @@ export class CityMap {
 
   /** Colour where a report from a point falls; null: nowhere. */
   showHeat(at, epsilon) {
-    this.heat = [at, epsilon];
-    if (!this.map.getLayer("heat")) return;
-    if (at) this.map.getSource("heat").setCoordinates(corners(boxAt(at, (1000 * HEAT_REACH) / epsilon)));
-    this.map.setLayoutProperty("heat", "visibility", at ? "visible" : "none");
+    this.set("heat", at ? heatDiscs(at, epsilon) : []);
   }
 
   /** Take all off the map that is not the city. */
   clear() {
     for (const name of LIVE) this.set(name, []);
-    this.showHeat(null);
   }
 
   /** Move so that a box can be seen. */

@@ -47,3 +47,7 @@ export function upTo(line, share) {
   }
   return line;
 }
+
+/** Lines one after another, as one; each begins where the one before ends. */
+export const joined = (lines) =>
+  lines.flat().filter((point, index, all) => !index || point[0] !== all[index - 1][0] || point[1] !== all[index - 1][1]);

@@ -46,12 +46,13 @@ function distances(cover, width, height) {
 
 function glyph(context, code) {
   const letter = String.fromCharCode(code);
-  const { width: advance, actualBoundingBoxLeft: left, actualBoundingBoxRight: right, ...box } = context.measureText(letter);
-  const [start, ascent] = [Math.floor(-left), Math.ceil(box.actualBoundingBoxAscent)];
-  const [inner, tall] = [Math.max(Math.ceil(right) - start, 0), Math.max(ascent + Math.ceil(box.actualBoundingBoxDescent), 0)];
+  const box = context.measureText(letter);
+  const [start, ascent] = [Math.floor(-box.actualBoundingBoxLeft), Math.ceil(box.actualBoundingBoxAscent)];
+  const inner = Math.max(Math.ceil(box.actualBoundingBoxRight) - start, 0);
+  const tall = Math.max(ascent + Math.ceil(box.actualBoundingBoxDescent), 0);
   const metrics = [
     ...whole(1, code), ...whole(3, inner), ...whole(4, tall), ...signed(5, start), ...signed(6, ascent - ASCENT),
-    ...whole(7, Math.round(advance)),
+    ...whole(7, Math.round(box.width)),
   ]; // prettier-ignore
   if (!inner || !tall) return metrics;
   const [width, height] = [inner + 2 * BORDER, tall + 2 * BORDER];

@@ -1,7 +1,7 @@
 /** A life on a map: the drive at a moment, or a night at home. */
 
 import { Mark } from "./city_map.js";
-import { between, boxAround, boxAt, upTo } from "./geometry.js";
+import { between, boxAround, boxAt, joined, upTo } from "./geometry.js";
 
 /** Reports that stay bright. */
 const TAIL = 8;
@@ -44,16 +44,16 @@ export class LifeMap {
     const here = line.at(-1) ?? drive.true[now];
     this.marks.vehicle.put(here);
     this.map.showHeat(here, this.setting.epsilon);
-    this.map.showWays("moving", [{ kind: "true", points: [...drive.lines.slice(Math.max(0, now - 2), now + 1).flat(), ...line] }]);
+    this.map.showWays("moving", [{ kind: "true", points: joined([...drive.lines.slice(Math.max(0, now - 2), now + 1), line]) }]);
     if (this.step === now) return now;
     this.step = now;
     this.map.showWays("ways", [
-      { kind: "older", points: drive.lines.slice(0, now + 1).flat() },
+      { kind: "older", points: joined(drive.lines.slice(0, now + 1)) },
       { kind: "guess", points: drive.tracked.at.slice(Math.max(0, now - TAIL), now + 1) },
     ]);
     this.map.showReports(drive.reports.slice(0, now + 1).map((at, index) => ({ at, age: Math.max(0.18, 1 - (now - index) / TAIL) })));
     this.map.showCircle("within", drive.tracked.at[now], drive.tracked.radius_m[now]);
-    this.showFence(this.life.fence);
+    this.showFence(this.life.bareDrive ? null : this.life.fence);
     this.marks.guess.put(drive.tracked.at[now]);
     this.marks.reported.put(drive.reports[now]);
     return now;

@@ -30,6 +30,11 @@ class Page {
     return new LifeMap(city, moved);
   }
 
+  /** Whether all maps have drawn what they were given. */
+  get settled() {
+    return [this.stage.a, this.stage.b].every((each) => !each || each.map.settled);
+  }
+
   /** Drive to another home. */
   moveHome([lon, lat]) {
     this.homeAsked = { lat, lon };

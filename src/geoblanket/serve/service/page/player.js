@@ -2,10 +2,11 @@
 
 export class Player {
   /**
-   * @param {{button: HTMLButtonElement, slider: HTMLInputElement, ended?: () => void}} controls
+   * @param {{button: HTMLButtonElement, slider: HTMLInputElement, ready: () => boolean}} controls Frames are skipped while
+   *   what they are drawn on is not ready, so that all that moves moves together.
    */
-  constructor({ button, slider, ended = () => {} }) {
-    Object.assign(this, { button, slider, ended, parts: [], at: 0, frame: null });
+  constructor({ button, slider, ready }) {
+    Object.assign(this, { button, slider, ready, parts: [], at: 0, frame: null });
     slider.max = 1000;
     button.addEventListener("click", () => (this.playing ? this.stop() : this.play()));
     slider.addEventListener("input", () => {
@@ -54,8 +55,7 @@ export class Player {
       const at = from + (now - start) / 1000;
       this.frame = requestAnimationFrame(step);
       if (at >= this.length) this.stop();
-      this.show(at);
-      if (at >= this.length) this.ended();
+      if (at >= this.length || this.ready()) this.show(at);
     };
     this.frame = requestAnimationFrame(step);
     this.button.textContent = "Stop";

@@ -16,7 +16,7 @@ export class StoryView {
     this.load = service.latestOnly((setting, home) =>
       Promise.all([{ ...setting, fence_km: null }, setting].map((each) => service.life({ setting: each, home, trip: null }))),
     );
-    this.player = new Player({ button: byId("story-play"), slider: byId("story-at") });
+    this.player = new Player({ button: byId("story-play"), slider: byId("story-at"), ready: () => page.settled });
     byId("story-own").addEventListener("click", () => page.go("choose"));
   }
 
@@ -29,7 +29,8 @@ export class StoryView {
       const lives = await this.load(setting, this.page.homeAsked);
       if (!lives || state.view !== "story") return;
       const [bare, fenced] = lives;
-      this.take({ ...bare, fence: fenced.fence, fenced: fenced.fenced }, setting, stage.a);
+      // The fence comes with its own part of the story.
+      await this.take({ ...bare, fence: fenced.fence, fenced: fenced.fenced, bareDrive: true }, setting, stage.a);
     });
   }
 
@@ -39,7 +40,6 @@ export class StoryView {
 
   async take(life, setting, map) {
     map.take(life, setting);
-    // The fence comes with its own part of the story.
     const drive = life.drive && Math.max(life.drive.true.findIndex((at) => String(at) === String(life.drive.true.at(-1))), 1);
     const home = drive * setting.interval_s;
     const parts = life.drive

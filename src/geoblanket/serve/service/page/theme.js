@@ -4,14 +4,12 @@ const STORED = "geoblanket-theme";
 
 const COLOURS = {
   light: {
-    paper: "#f6f5f1", road: "#ffffff", mainRoad: "#ffffff", casing: "#d9d6cd", water: "#bcd9e6", park: "#dbe8cf",
-    label: "#5f6670", place: "#3b424d", halo: "#f6f5f1", ink: "#1d2530", accent: "#0e6f8c", other: "#b4500a",
-    heat: [14, 111, 140],
+    paper: "#eeece5", road: "#ffffff", mainRoad: "#fff3cf", casing: "#cfc9bb", water: "#bcd9e6", park: "#dbe8cf",
+    label: "#5f6670", place: "#3b424d", halo: "#f7f6f2", ink: "#1d2530", accent: "#0e6f8c", other: "#b4500a",
   },
   dark: {
     paper: "#14181e", road: "#2c343e", mainRoad: "#3b4652", casing: "#14181e", water: "#17303f", park: "#1a2a22",
     label: "#9aa6b2", place: "#c9d1d9", halo: "#14181e", ink: "#f1f4f6", accent: "#5cc4de", other: "#f5a44d",
-    heat: [92, 196, 222],
   },
 }; // prettier-ignore
 

@@ -2,8 +2,7 @@
 
 /** @param {number} metres */
 export function metres(metres) {
-  if (metres >= 9950) return `${(metres / 1000).toFixed(0)} km`;
-  if (metres >= 995) return `${(metres / 1000).toFixed(1)} km`;
+  if (metres >= 995) return `${Number((metres / 1000).toFixed(metres < 9950 ? 1 : 0))} km`;
   return `${Math.round(metres / (metres < 100 ? 1 : 10)) * (metres < 100 ? 1 : 10)} m`;
 }
 
