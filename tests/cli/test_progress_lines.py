@@ -56,7 +56,7 @@ def test_a_line_tells_how_far_a_phase_is_and_how_long_it_takes(lines: ProgressLi
     ([(0, None)], "rows: 20 s so far"),
     ([(0, None), (1234, None)], "rows: 1,234, 20 s so far"),
     ([(0, 10)], "rows: 0 %, 20 s so far"),
-    ([(0, 10), (10, 10)], "rows: done, and what follows goes on, 20 s so far"),
+    ([(0, 10), (10, 10)], "rows: done, work continues, 20 s so far"),
     ([(9, 10), (0, 10)], "rows: 0 %, 20 s so far"),
 ])  # fmt: skip
 def test_what_is_known_is_told(
