@@ -100,7 +100,7 @@ def test_lines_are_said_while_the_work_goes_on_and_not_after(lines: ProgressLine
     lines("noise", 0, 2)
     clock.now_s += 60
     with in_background(lines, say):
-        assert heard.wait(30)
+        assert heard.wait(120)
     clock.now_s += 60
     assert said == ["noise: 0 %, 60 s so far"]
     assert "progress" not in {thread.name for thread in threading.enumerate()}
@@ -116,7 +116,7 @@ def test_work_goes_on_where_nobody_listens(lines: ProgressLines, clock: Clock) -
     lines("noise", 0, 2)
     clock.now_s += 60
     with in_background(lines, closed):
-        assert tried.wait(30)
+        assert tried.wait(120)
 
 
 def test_without_a_terminal_there_are_lines_not_bars(capsys: pytest.CaptureFixture[str]) -> None:

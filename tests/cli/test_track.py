@@ -132,4 +132,4 @@ def test_an_answer_comes_before_the_next_line(folder: Path) -> None:
             process.stdin.flush()
             assert json.loads(process.stdout.readline())["outcome"] == "used"
         process.stdin.close()
-        assert process.wait(20) == 0
+        assert process.wait(120) == 0
