@@ -8,6 +8,10 @@ folder of the run, never in the home of who runs it.
 Linear algebra has one thread, here and in all processes that are started: `make test` has a process for each core, the
 matrices are small, and threads that wait for each other take several times as long. Tests whose point is that the
 number of threads makes no difference ask for theirs (`threadpool_limits`).
+
+Processes that tests start share their compiled modules in a folder of the run, also where the environment forbids
+`__pycache__`: each would compile the package again. With pytest-xdist, files are handed out in the order of the
+folders. By default those with the fewest tests come last, and among these are the longest.
 """
 
 from __future__ import annotations
@@ -35,11 +39,26 @@ settings.load_profile("same")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config.option, "loadscopereorder"):
+        config.option.loadscopereorder = False
+
+
 @pytest.fixture(scope="session", autouse=True)
 def device_key_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep the key of this device, here and in all processes that are started, in a folder of the run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(os.environ, KEY_FILE_VARIABLE, str(tmp_path_factory.mktemp("key") / "device.key"))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_modules_of_the_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Let the processes that are started compile the package once."""
+    with pytest.MonkeyPatch.context() as patch:
+        if os.environ.get("PYTHONDONTWRITEBYTECODE"):
+            patch.delitem(os.environ, "PYTHONDONTWRITEBYTECODE")
+            patch.setitem(os.environ, "PYTHONPYCACHEPREFIX", str(tmp_path_factory.mktemp("compiled")))
         yield
 
 

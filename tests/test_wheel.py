@@ -242,7 +242,7 @@ def check_service(environment: Environment, *words: str) -> None:
             assert service.stderr is not None
             address = next(found[0] for line in service.stderr if (found := re.search(r"http://[\d.:]+", line)))
             for path in ("/", "/v1/bundles"):
-                with urllib.request.urlopen(address + path, timeout=20) as answer:  # noqa: S310
+                with urllib.request.urlopen(address + path, timeout=120) as answer:  # noqa: S310
                     assert answer.status == 200
         finally:
             service.terminate()

@@ -194,7 +194,7 @@ def test_a_kill_or_ctrl_c_loses_nothing_that_was_finished(
         stderr=subprocess.DEVNULL,
         env=dict(os.environ),
     )
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 240
     while not list(unfinished_path(out).glob("[!.]*.part")) and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(number)

@@ -53,7 +53,7 @@ def test_the_table_is_readable(files: list[str]) -> None:
 @pytest.mark.parametrize(
     ("walks", "options", "note"),
     [
-        ([Walk("only", 0.0, [1, 2, 3, 4])], ["--by", "all"], "There is one vehicle only"),
+        ([Walk("only", 0.0, [1, 2, 3, 4])], ["--by", "all"], "There is only one vehicle"),
         ([Walk("a", 0.0, [1, 2, 3, 4]), Walk("b", 0.0, [1, 2])], ["--by", "all"], "No group has enough samples"),
         ([Walk("a", 0.0, [1, 2, 3, 4])], ["--by", "region"], "All samples lie in one region"),
     ],

@@ -41,7 +41,7 @@ def test_train_prints_the_measures_of_all_models(folder: Path) -> None:
         "cells",
     ):
         assert words in printed
-    assert "The network knows more than m alone" in (folder / "said").read_text()
+    assert "The network predicts better than m alone" in (folder / "said").read_text()
 
 
 def test_train_as_json_says_when_there_is_nothing_to_learn(folder: Path, tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_few_groups_to_judge_by_are_named(tmp_path: Path) -> None:
     arguments = ["--findings", str(tmp_path / "f"), "--out", str(tmp_path / "m"), "--set", "most_epochs=200"]
     result = CliRunner().invoke(app, ["blanket", "train", *arguments])
     assert result.exit_code == 0, result.output
-    assert "only 13 groups for testing" in result.stderr
+    assert "Only 13 groups are left for testing" in result.stderr
     assert "imputed labels" not in result.stdout
 
 

@@ -167,7 +167,7 @@ def test_verify_checks_what_a_model_says(tmp_path: Path) -> None:
     assert f"Together they cost ρ = {promise().rho:.4g}, and for δ = 1e-06 that means ε = 1," in result.stdout
     assert CliRunner().invoke(app, ["verify", str(path)]).stdout.split("\n")[0] == (
         f"OK: {path}: a motion model of {second_order().place_count} places, its ε follows from the noise that it "
-        "names. In one sentence: a model changes nothing about what reports give away, and the model was learned with "
+        "names. In one sentence: a model does not change what reports disclose, and the model was learned with "
         "ε = 1, δ = 1e-06 for each vehicle."
     )
     facts = json.loads(CliRunner().invoke(app, ["verify", str(path), "--json"]).stdout)

@@ -31,7 +31,7 @@ def test_a_machine_that_works(tmp_path: Path) -> None:
     assert {"numpy", "extra city", "ledger, locked", "clock"} <= states(facts).keys()
     assert list(tmp_path.iterdir()) == []
     printed = CliRunner().invoke(app, ["doctor", str(tmp_path)], env={"COLUMNS": "120"})
-    assert printed.stdout.splitlines()[-1].startswith("OK: what geoblanket needs works here.")
+    assert printed.stdout.splitlines()[-1].startswith("OK: everything that geoblanket needs works here.")
 
 
 def test_an_extra_that_is_missing_is_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +56,7 @@ def test_a_folder_that_no_ledger_can_live_in(tmp_path: Path, monkeypatch: pytest
         patch.setattr(Ledger, "create", refuse)
         code, facts = told(tmp_path)
     assert (code, states(facts)["ledger, locked"]) == (1, "broken")
-    assert facts["verdict"] == "NOT OK: ledger, locked: see above what to do."
+    assert facts["verdict"] == "NOT OK: ledger, locked. What to do is written above."
     assert ".geoblanket-doctor" not in json.dumps(facts)
 
     real = Ledger.open
@@ -79,4 +79,4 @@ def test_a_clock_that_was_never_set(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(module, "_YEARS", range(2099, 2100))
     code, facts = told(tmp_path)
     assert (code, states(facts)["clock"]) == (1, "broken")
-    assert facts["verdict"] == "NOT OK: clock: see above what to do."
+    assert facts["verdict"] == "NOT OK: clock. What to do is written above."

@@ -114,12 +114,12 @@ def test_a_former_centre_comes_back(ledger: Path) -> None:
     add(ledger)
     (before,) = listed(ledger)
     removed = run("fence", "remove", "home", "--ledger", ledger)
-    assert "reports tell about that place again" in removed.stderr
+    assert "reports now disclose something about that place" in removed.stderr
     assert [fence["in_use"] for fence in listed(ledger)] == [False]
     assert "not in use" in run("fence", "list", "--ledger", ledger).stdout
     back = add(ledger, "--name", "other", "--margin-m", 100)
     assert back.exit_code == 0, back.output
-    assert "This place had the fence 'home', which is in use again, with its own centre and radius." in back.stderr
+    assert "This place already had the fence 'home'. It is in use again, with its old centre and radius." in back.stderr
     assert listed(ledger) == [before]
     assert run("fence", "remove", "work", "--ledger", ledger).exit_code == 1
 

@@ -131,7 +131,7 @@ def test_a_summary_says_where_the_frame_is(bundle: Path, tmp_path: Path) -> None
     )  # fmt: skip
     assert code == 0, talk
     where = "8.642° S 41.118° E to 8.578° S 41.182° E"
-    assert f"The frame lies from {where}. Latitudes come first" in talk
+    assert f"The frame lies from {where} (latitude first)." in talk
     for corner in where.split(" to "):
         assert corner in text
     where = "41.118° N 8.652° W to 41.182° N 8.568° W"
@@ -175,8 +175,8 @@ def test_perturb_warns_of_locations_far_away(bundle: Path, tmp_path: Path) -> No
     told = done.stderr.splitlines()
     assert [sum(words in line for line in told) for words in (exchanged, outside)] == [2, 2]
     assert told[0].startswith(f"Warning: {exchanged}")
-    assert told[-2].startswith(f"Warning, for 2 reports in all: {exchanged}")
-    assert told[-1].startswith(f"Warning, for 1 report in all: {outside}")
+    assert told[-2].startswith(f"Warning for 2 reports in total: {exchanged}")
+    assert told[-1].startswith(f"Warning for 1 report in total: {outside}")
     for hidden in ("8.61", "41.15", "48.2", "16.4"):
         assert hidden not in talk + done.stderr
 

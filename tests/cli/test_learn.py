@@ -166,8 +166,8 @@ def test_without_names_of_vehicles_the_caller_has_to_choose_the_trip(folder: Pat
     (("--walks", "absent.parquet"), "no such file"),
     (("--walks", "city.roads"), "not a table of walks"),
     (("--released", "r.parquet"), "either --walks or --released"),
-    (("--bundle", "b"), "--bundle is for learning with --released"),
-    (("--set", "rounds=3"), "rounds is for learning with --released"),
+    (("--bundle", "b"), "--bundle needs --released"),
+    (("--set", "rounds=3"), "rounds needs --released"),
 ])  # fmt: skip
 def test_bad_input_is_refused_in_words_before_anything_is_spent(
     folder: Path, options: tuple[object, ...], words: str
@@ -186,10 +186,10 @@ def test_bad_input_is_refused_in_words_before_anything_is_spent(
     (("--released", "r", "--roads", "city.roads"), "needs --bundle"),
     (("--released", "r", "--bundle", "b"), "either --start or --roads"),
     (("--released", "r", "--bundle", "b", "--start", "s", "--roads", "city.roads"), "either --start or --roads"),
-    (("--released", "r", "--bundle", "b", "--start", "s", "--set", "order=1"), "A model has its own"),
-    (("--released", "r", "--epsilon-train", 1), "--epsilon-train is for learning with --walks"),
-    (("--released", "r", "--set", "raise_total=true"), "raise_total is for learning with --walks"),
-    (("--released", "r", "--set", "units=7"), "units is for learning with --walks"),
+    (("--released", "r", "--bundle", "b", "--start", "s", "--set", "order=1"), "The model of --start has its own"),
+    (("--released", "r", "--epsilon-train", 1), "--epsilon-train needs --walks"),
+    (("--released", "r", "--set", "raise_total=true"), "raise_total needs --walks"),
+    (("--released", "r", "--set", "units=7"), "units needs --walks"),
 ])  # fmt: skip
 def test_options_that_do_not_go_together(folder: Path, options: tuple[object, ...], words: str) -> None:
     code, _, _, error = run("learn", *options, "--out", "m")
@@ -223,7 +223,7 @@ def test_what_is_interrupted_after_it_was_counted_says_so(monkeypatch: pytest.Mo
     monkeypatch.setattr(MotionModel, "save", full)
     code, _, talk, _ = learn()
     assert code == 1
-    assert "Nothing was written, but learning had begun, and counts. These walks were learned from once" in talk
+    assert "No model was written, but the learning that had begun counts. These walks were learned from once" in talk
     assert len(account().learnings) == 1
 
 
@@ -254,7 +254,7 @@ def test_learning_that_is_ended_writes_nothing_and_counts(folder: Path, how: sig
     assert {path.name for path in folder.iterdir() if ".partial" in path.name} == set()
     assert not (folder / "m").exists()
     if how != signal.SIGKILL:
-        assert "learning had begun, and counts" in ended.stderr
+        assert "the learning that had begun counts" in ended.stderr
 
 
 def test_without_opendp_the_extra_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ def test_places_too_many_for_a_build_are_told_before_the_work(
     monkeypatch.setattr(_options, "_MANY_PLACES", 30)
     warn_of_many_places(roads, 0.0)
     told = capsys.readouterr().err
-    assert told.startswith("Warning: there are 64 places (every road node), which makes about 2 zones")
+    assert told.startswith("Warning: `geoblanket build` may take days with 64 places (every road node), about 2 zones.")
     left = len(choose_places(RoadGraph.load(roads), spacing_m=250))
     assert f"Match with --spacing 250, which leaves {left} places." in told
     warn_of_many_places(roads, 250.0)

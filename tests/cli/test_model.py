@@ -88,9 +88,9 @@ def test_orders_by_blanket(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("options", "words"), [
-    (("--set", "order=2", "--findings", "f"), "contradict each other"),
-    (("--findings", "f", "--set", "predictor=p"), "contradict each other"),
-    (("--set", "zones=z"), "zones are for --findings or predictor"),
+    (("--set", "order=2", "--findings", "f"), "Give only one of order, --findings and predictor"),
+    (("--findings", "f", "--set", "predictor=p"), "Give only one of order, --findings and predictor"),
+    (("--set", "zones=z"), "zones need --findings or predictor"),
     (("--set", "interval_s=0"), "1 to 3,600 seconds"),
     (("--set", "interval_s=nan"), "1 to 3,600 seconds"),
     (("--walks", "walks.parquet", "--set", "spacing_m=99"), "places 0 m apart. Got spacing_m=99 instead"),

@@ -94,7 +94,7 @@ def test_what_exists_is_refused_before_anything_is_read(command: str, folder: Pa
     assert code == 1
     assert isinstance(error, OutputError), error
     assert str(error).startswith((f"{path}: exists", f"{path.parent}: has results ({path.name})"))
-    assert "add --overwrite to replace it." in str(error)
+    assert "add --overwrite to replace " in str(error)
     assert path.read_text() == "results of hours"
     assert [file for file in folder.rglob("*") if file.is_file()] == [folder / path]
 

@@ -109,7 +109,7 @@ def test_a_person_reads_words_tables_and_commands(model: Path, tmp_path: Path) -
     assert "564 m (1,850 ft)" in text
     assert "geoblanket lattice --area=" in text
     assert "anchor" not in text
-    assert "Errors on the road are estimates, by simulation." in talk
+    assert "Errors on the road are estimates from a simulation." in talk
     assert (tmp_path / "plan.png").stat().st_size > 10_000
 
 
@@ -139,11 +139,11 @@ def test_first_figures_come_before_trips_and_wishes_are_answered_one_by_one(mode
         "--set", "trips=30", "--set", "grid=false",
     )  # fmt: skip
     assert code == 0, talk
-    first, _, after = talk.partition("The error on the road is now simulated")
+    first, _, after = talk.partition("Now the error on the road is simulated")
     assert first.startswith(
         "First figures: Report every 30 s at ε = 4.2 per km, held within 50 m, with a fence of 0.62 km"
     )
-    assert "Errors on the road are estimates, by simulation." in after
+    assert "Errors on the road are estimates from a simulation." in after
     wishes = text.partition("Your wishes")[2].partition("Schedules that were tried")[0]
     assert [line.split()[-1] for line in wishes.splitlines() if line.rstrip().endswith(("yes", "no"))] == [
         "yes", "yes", "no"

@@ -15,7 +15,7 @@ from geoblanket.cli.main import app
 from geoblanket.errors import GeoblanketError, InputError, LedgerError
 from tests.mechanism.bundles import forge, save_located
 from tests.release.worlds import save_certain
-from tests.serve.service.living import Command
+from tests.serve.service.living import PATIENCE_S, Command
 from tests.serve.service.reporting import here, make_ledger
 
 
@@ -40,7 +40,7 @@ def test_it_serves_and_stops_in_order_whatever_goes_on(town: Path, tmp_path: Pat
     ).encode()
     with Command([town, "--ledger", ledger, "--set", "access_log=true"], python=["-O"]) as command:
         port = int(command.url.rsplit(":", 1)[1])
-        with httpx.Client(base_url=command.url) as client:
+        with httpx.Client(base_url=command.url, timeout=PATIENCE_S) as client:
             facts = client.get("/v1/bundles").json()["bundles"][0]
             assert client.get(f"/v1/bundles/{facts['sha256']}").content == town.read_bytes()
             report = client.post("/v1/report", json=here()).json()
@@ -64,7 +64,10 @@ def test_it_serves_and_stops_in_order_whatever_goes_on(town: Path, tmp_path: Pat
     assert written.rstrip().endswith("Stopped.")
 
     # What was answered is in the ledger; the last report is there wholly or not at all.
-    with Command([town, "--ledger", ledger]) as command, httpx.Client(base_url=command.url) as client:
+    with (
+        Command([town, "--ledger", ledger]) as command,
+        httpx.Client(base_url=command.url, timeout=PATIENCE_S) as client,
+    ):
         again = client.post("/v1/report", json=here()).json()
         assert (again["place"], again["stored"]) == (report["place"], True)
         later = client.post("/v1/report", content=body, headers={"Content-Type": "application/json"}).json()
@@ -74,7 +77,7 @@ def test_it_serves_and_stops_in_order_whatever_goes_on(town: Path, tmp_path: Pat
 
 
 def test_a_start_and_a_stop_are_a_line_each_however_much_is_asked(town: Path) -> None:
-    with Command([town, town]) as command, httpx.Client(base_url=command.url) as client:
+    with Command([town, town]) as command, httpx.Client(base_url=command.url, timeout=PATIENCE_S) as client:
         for path in ("/", "/explore/overview", "/v1/bundles", "/healthz", "/nothing"):
             client.get(path)
         code, written = command.stop(signal.SIGINT)
@@ -85,7 +88,9 @@ def test_a_start_and_a_stop_are_a_line_each_however_much_is_asked(town: Path) ->
 def test_an_address_that_others_reach_is_warned_of_and_ctrl_c_stops(town: Path) -> None:
     with Command([town, "--host", "0.0.0.0"]) as command:  # noqa: S104 - what the warning is for
         port = command.url.rsplit(":", 1)[1]
-        assert httpx.get(f"http://127.0.0.1:{port}/healthz", headers={"Host": "any.example"}).is_success
+        assert httpx.get(
+            f"http://127.0.0.1:{port}/healthz", headers={"Host": "any.example"}, timeout=PATIENCE_S
+        ).is_success
         code, written = command.stop(signal.SIGINT)
     assert code == 0
     assert "WARNING: 0.0.0.0 can be reached from other machines" in written
@@ -98,7 +103,7 @@ def test_a_bundle_that_does_not_verify_is_refused_even_without_asserts(town: Pat
     forge(wrong, lambda _, arrays: arrays["weights"].put([0, 1], [0, 2**61]))
     assert isinstance(CliRunner().invoke(app, ["serve", str(town), str(wrong)]).exception, InputError)
     with Command([town, wrong], python=["-O"]) as command:
-        out, err = command.process.communicate(timeout=60)
+        out, err = command.process.communicate(timeout=PATIENCE_S)
         assert (command.process.returncode, out) == (1, b"")
         assert b"wrong.bundle" in err
         assert b"Serving" not in err

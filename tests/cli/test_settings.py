@@ -71,9 +71,9 @@ def test_values_have_the_type_of_their_parameter(text: str, value: object) -> No
     ("given", "words"),
     [
         (["guests=2"], "There is no setting 'guests'"),  # it has no default
-        (["salted=false"], "The settings are oven_s, recipe, name, spice, plates, colours."),
+        (["salted=false"], "The settings are: oven_s, recipe, name, spice, plates, colours."),
         (["plate=2"], "Did you mean 'plates'?"),
-        (["plates=2", "plates=3"], "each key once"),
+        (["plates=2", "plates=3"], "each key only once"),
         (["plates"], "KEY=VALUE"),
         (["plates=2.5"], "'plates' must be a whole number. Got '2.5' instead."),
         (["oven_s=hot"], "'oven_s' must be a number."),

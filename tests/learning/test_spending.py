@@ -285,7 +285,7 @@ def test_who_waits_gets_in_when_the_other_is_done(walks: Path) -> None:
     with ThreadPoolExecutor(1) as pool:
         with spending._locked(ledger.path):
             later = pool.submit(enter)
-            assert entered.wait(10)
+            assert entered.wait(120)
             time.sleep(0.05)
             assert not later.done()
         later.result(10)

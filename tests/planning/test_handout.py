@@ -114,14 +114,14 @@ def test_the_command_reads_the_budget_of_a_ledger(lattice: Path, tmp_path: Path)
     arguments = ("report", lattice, "--out", tmp_path, "--for", "drivers", "--ledger", tmp_path / "car.ledger")
     result = run(*arguments, "--fence", 1, "--set", "kept_for=a week")
     assert result.exit_code == 0, result.output
-    assert "There is no Chromium, so no PDF." in result.stderr
+    assert "No PDF, because Chromium was not found." in result.stderr
     assert "at most 20 new positions in any 30 min" in text_of(tmp_path / "drivers.html")
     assert "has results (drivers.html)" in str(run(*arguments).exception)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(("--fence", 1), "are for a page to hand on"), (("--for", "police"), "must be one of drivers, officer")],
+    [(("--fence", 1), "need --for drivers or --for officer"), (("--for", "police"), "must be one of drivers, officer")],
 )
 def test_wrong_options_are_refused(lattice: Path, tmp_path: Path, arguments: tuple[object, ...], message: str) -> None:
     result = run("report", lattice, "--out", tmp_path / "out", *arguments)

@@ -118,7 +118,7 @@ def test_the_commands(spread_path: Path, tmp_path: Path) -> None:
         "replay": True,
     }
     assert "8 per km" in geoblanket("ledger", "show", ledger).stdout
-    assert "is whole: 2 transactions" in geoblanket("ledger", "verify", ledger).stderr
+    assert "is intact: 2 transactions" in geoblanket("ledger", "verify", ledger).stderr
     Path(ledger).write_bytes(Path(ledger).read_bytes()[:-4096] + bytes(4096))
     broken = geoblanket("ledger", "verify", ledger)
     assert isinstance(broken.exception, LedgerError)
@@ -153,4 +153,5 @@ def test_a_stream_needs_a_budget(spread_path: Path) -> None:
     stream = ["perturb", str(spread_path), "--stream", "--set", "replay=true"]
     assert "Give a ledger, or a budget" in str(geoblanket(*stream, stdin=GOOD).exception)
     assert json.loads(geoblanket(*stream, "--set", "budget=8", stdin=GOOD).stdout)["left"] == 4.0
-    assert "need --roads and --out" in str(geoblanket("perturb", str(spread_path), "--walks", "w.parquet").exception)
+    refused = geoblanket("perturb", str(spread_path), "--walks", "w.parquet")
+    assert "--walks and --traces need --out" in str(refused.exception)

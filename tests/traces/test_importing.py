@@ -205,7 +205,7 @@ def test_a_command_ended_by_a_signal_leaves_nothing(tmp_path: Path, number: sign
         assert list((tmp_path / "out").iterdir())
         started = time.monotonic()
         process.send_signal(number)
-        process.communicate(timeout=30)
+        process.communicate(timeout=120)
     assert process.returncode == 130
     assert time.monotonic() - started < 20
     assert list((tmp_path / "out").iterdir()) == []

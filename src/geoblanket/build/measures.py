@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import t as student
+from scipy.special import stdtrit  # scipy.stats takes half a second to import
 
 from geoblanket._arrays import Floats, Indices
 from geoblanket._display import Interval, interval_text
@@ -154,7 +154,7 @@ def ratio_interval(above: Floats, below: Floats) -> tuple[float, float, float]:
         return ratio, -math.inf, math.inf
     residual = above - ratio * below
     error = math.sqrt(units / (units - 1) * float(residual @ residual)) / float(below.sum())
-    half = float(student.ppf((1 + _LEVEL) / 2, units - 1)) * error
+    half = float(stdtrit(units - 1, (1 + _LEVEL) / 2)) * error
     return ratio, ratio - half, ratio + half
 
 

@@ -30,9 +30,7 @@ Picture = Annotated[
     Path | None, typer.Option("--picture", metavar="FILE", help="Also draw a picture (.png, .svg or .pdf).")
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing results.")]
-Spacing = Annotated[
-    float, typer.Option(help="Smallest distance between places, metres; 0 makes every road node a place.")
-]
+Spacing = Annotated[float, typer.Option(help="Least distance between places, metres; 0 makes every road node a place.")]
 FencesFile = Annotated[
     Path | None,
     typer.Option(
@@ -57,9 +55,10 @@ PolicyFile = Annotated[
     typer.Option(
         "--policy",
         metavar="FILE",
-        help="What the bundle must promise at least (TOML): largest_epsilon = 20, largest_cost = 100, "
+        help="Refuse bundles that promise less than this file (TOML). Defaults: largest_epsilon = 20, largest_cost = "
+        "100, "
         "smallest_eta_km = 1, fewest_places = 4, smallest_extent_m = 400, largest_weight = 4, largest_detour = 30, "
-        "largest_rounding_m = 10 by default.",
+        "largest_rounding_m = 10.",
     ),
 ]
 
@@ -100,7 +99,7 @@ def check_folder(folder: Path | None, *results: str, overwrite: bool) -> None:
     """Refuse a folder that has one of these results, which may not be replaced, before the work begins."""
     found = next((name for name in results if folder is not None and (folder / name).exists()), None)
     if found is not None and not overwrite:
-        raise OutputError(f"{folder}: has results ({found}). Give another folder, or add --overwrite to replace it.")
+        raise OutputError(f"{folder}: has results ({found}). Give another folder, or add --overwrite to replace them.")
 
 
 def save_picture(figure: Any, file: Path, *, private: bool = False) -> None:
@@ -148,7 +147,6 @@ def warn_of_many_places(roads: Path, spacing_m: float) -> None:
     )
     apart = f"{spacing_m:g} m apart" if spacing_m else "every road node"
     say(
-        f"Warning: there are {count:,} places ({apart}), which makes about {math.ceil(count / DEFAULT_MAX_PLACES):,} "
-        f"zones with two mechanisms or more in each: `geoblanket build` may take days. {advice}. A lattice "
-        "(`geoblanket lattice`) needs no places."
+        f"Warning: `geoblanket build` may take days with {count:,} places ({apart}), about "
+        f"{math.ceil(count / DEFAULT_MAX_PLACES):,} zones. {advice}. `geoblanket lattice` needs no places."
     )

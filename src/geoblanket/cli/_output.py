@@ -262,7 +262,7 @@ def _in_words(phase: _Phase, now_s: float, so_far_s: float) -> str:
         count = f"{phase.done:,.0f}, " if phase.done else ""
         return f"{phase.name}: {count}{so_far}"
     if phase.done >= phase.total:
-        return f"{phase.name}: done, and what follows goes on, {so_far}"
+        return f"{phase.name}: done, work continues, {so_far}"
     gained = phase.done - phase.first_done
     left_s = (now_s - phase.began_s) * (phase.total - phase.done) / gained if gained > 0 else None
     left = "" if left_s is None else f", about {duration(left_s)} left in this phase"

@@ -27,7 +27,7 @@ from geoblanket.errors import ParameterError
 _WANTED: Final = {int: "a whole number", float: "a number", bool: "true or false", str: "text", Path: "a file"}
 _SECTION = re.compile(r"^(?:Parameters|Attributes)\n-+\n(.*?)(?=^\w[^\n]*\n-+\n|\Z)", re.MULTILINE | re.DOTALL)
 _ENTRY = re.compile(r"^(\w[\w, ]*)\n((?: +[^\n]*\n?|\n)+)", re.MULTILINE)
-_HELP: Final = "Change another setting; may be given several times. `--set help` lists them."
+_HELP: Final = "Change another setting. Can be repeated. `--set help` lists all settings."
 
 
 class Chosen(dict[str, Any]):
@@ -76,7 +76,7 @@ class Settings:
         for text in given or ():
             key, equals, value = (part.strip() for part in text.partition("="))
             if not equals or key in chosen:
-                raise ParameterError(f"--set takes KEY=VALUE, each key once. Got '{text}' instead.")
+                raise ParameterError(f"--set takes KEY=VALUE, and each key only once. Got '{text}' instead.")
             chosen[key] = _value(key, value, self._hint(key))
         return chosen
 
@@ -89,14 +89,14 @@ class Settings:
                 return parameter_types(source)[key]
         near = get_close_matches(key, known, n=1)
         meant = f" Did you mean '{near[0]}'?" if near else ""
-        raise ParameterError(f"There is no setting '{key}'.{meant} The settings are {', '.join(known)}.")
+        raise ParameterError(f"There is no setting '{key}'.{meant} The settings are: {', '.join(known)}.")
 
     def explain(self) -> str:
         """Return every key with its meaning and its default, as TOML."""
         sources = [_load(source) for source in self._sources]
         lines = []
         if self._example is not None:
-            lines = [_load(self._example)(), "# Not for a file, with --set only:"]
+            lines = [_load(self._example)(), "# Only with --set, not in a file:"]
             sources = sources[1:]
         seen: set[str] = set()
         for source in sources:

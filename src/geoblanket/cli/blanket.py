@@ -65,10 +65,10 @@ def discover(
 ) -> None:
     """Find the Markov blanket of each group: how many past places the next one depends on.
 
-    Samples are grouped by hour of the day, speed (bins of 5 mph) and region. In each group the hypothesis that the past
-    beyond the last m places does not matter is tested for m = 1, 2, ... until it is not rejected.
+    Samples are grouped by hour of the day, speed (bins of 5 mph) and region. Each group is tested for m = 1, 2, ...
+    until the hypothesis is not rejected that places before the last m do not matter.
 
-    Finished tests are kept beside the output; an interrupted run continues with --resume.
+    Finished tests are kept beside the output. Continue an interrupted run with --resume.
     """
     from geoblanket._unfinished import unfinished_path
     from geoblanket.blanket.discovery import DiscoveryOptions
@@ -104,14 +104,14 @@ def _say_about_samples(discovery: Discovery, regions: str | None) -> None:
     """Say what a reader should know about the samples."""
     if discovery.about["regions"] is not None:
         if regions is None:
-            say("Regions are 4 × 4 cells over the bounding box of the roads; choose others with --regions.")
+            say("Regions are 4 × 4 cells over the bounding box of the roads. Choose others with --regions.")
         used = discovery.findings.filter(discovery.findings["available"] > 0)["region"].drop_nulls()
         if used.n_unique() == 1:
-            say("All samples lie in one region: grouping by region makes no difference.")
+            say("All samples lie in one region, so grouping by region changes nothing.")
     if discovery.about["counts"]["vehicles"] == 1:
-        say("There is one vehicle only: the findings are about its habits.")
+        say("There is only one vehicle: the findings describe its habits.")
     if not any(count["tested"] for count in discovery.summary().values()):
-        say("No group has enough samples to be tested. Group by fewer features, or bring more walks.")
+        say("No group has enough samples for a test. Group by fewer features, or add walks.")
 
 
 @blanket_app.command()
@@ -125,9 +125,9 @@ def train(
     overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
-    """Train the predictor of blankets, and compare it with baselines on held-out groups.
+    """Train a predictor of blankets, and compare it with baselines on held-out groups.
 
-    Of the groups of the findings, 60 % are for training, 20 % for early stopping and 20 % for testing.
+    60 % of the groups are for training, 20 % for early stopping and 20 % for testing.
     """
     from geoblanket.blanket.models import NetworkOptions
     from geoblanket.blanket.predictor import save_predictor
@@ -158,7 +158,7 @@ def predict(
         int | None, typer.Option(min=0, max=23, help="Hour of the day, in the predictor's time zone.")
     ] = None,
     speed_mph: Annotated[
-        float | None, typer.Option(help="Speed over the last interval, mph; above 120 it counts as 120.")
+        float | None, typer.Option(help="Speed over the last interval, mph; more than 120 counts as 120.")
     ] = None,
     region: Annotated[
         int | None, typer.Option(help="Number of the region; an unknown one counts as the mean of all.")
@@ -179,7 +179,7 @@ def predict(
     }
     print_result(f"Blanket of {length}", facts, json=json, without=("training",))
     if predictor.encoding.regions and region not in predictor.encoding.regions:
-        say("The predictor does not know this region; it took the mean of those it knows.")
+        say("The predictor does not know this region. It used the mean of the regions that it knows.")
 
 
 def _training_facts(result: TrainResult) -> dict[str, Any]:
@@ -218,16 +218,16 @@ def _print_scores(result: TrainResult, judged: Literal["all", "tested"]) -> None
 def _say_worth(result: TrainResult) -> None:
     """Say whether the network is worth more than m alone, whose rates need no network."""
     if result.best_epoch == 0:
-        say("The predictor uses m alone: its rates did at least as well as any network in early stopping.")
+        say("The predictor uses m alone: no network did better in early stopping.")
         return
     network = result.evaluation("network", trained_on=result.predictor.origin.labels)
-    gain = f"{network.gain:+.4f} ± {network.gain_error:.4f} nats a tested hypothesis"
+    gain = f"{network.gain:+.4f} ± {network.gain_error:.4f} nats per tested hypothesis"
     if result.groups["test"] < _ENOUGH_GROUPS:
-        say(f"There are only {result.groups['test']} groups for testing, too few to judge the network.")
+        say(f"Only {result.groups['test']} groups are left for testing, too few to judge the network.")
     elif network.gain > 2 * network.gain_error:
-        say(f"The network knows more than m alone ({gain}).")
+        say(f"The network predicts better than m alone ({gain}).")
     else:
-        say(f"The network is no better than m alone ({gain}): hour, speed and region tell nothing more here.")
+        say(f"The network predicts no better than m alone ({gain}): hour, speed and region do not help here.")
 
 
 @blanket_app.command()
@@ -235,15 +235,15 @@ def study(
     *,
     walks: options.Walks,
     roads: options.Roads,
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder to write.", show_default=False)],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder to write to.", show_default=False)],
     regions: options.Regions = None,
     set_: Annotated[list[str] | None, _STUDY.option] = None,
     overwrite: options.Overwrite = False,
 ) -> None:
     """Study how blankets depend on speed, place and hour: figures, tables and a report.
 
-    Every order is tested in groups by hour, by speed, by region and by their combinations. An interrupted study
-    continues when it is started again with the same inputs and options.
+    Every order is tested in groups by hour, by speed, by region and by their combinations. Start an
+    interrupted study again with the same inputs and options to continue it.
     """
     from geoblanket.blanket.discovery import DiscoveryOptions
     from geoblanket.errors import ParameterError

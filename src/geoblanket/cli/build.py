@@ -40,18 +40,18 @@ def build(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Instead of --walks: a motion model of these roads, from which synthetic walks are drawn.",
+            help="Draw synthetic walks from this motion model of the roads, instead of --walks.",
             show_default=False,
         ),
     ] = None,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The bundle to write.", show_default=False)],
     epsilon: Annotated[
         float | None,
-        typer.Option(help="ε per kilometre: smaller is more private. Choose it here or in the configuration."),
+        typer.Option(help="ε per kilometre; smaller is more private. Required here or in the configuration."),
     ] = None,
     config: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Settings, as TOML. To begin one: geoblanket build --set help > FILE"),
+        typer.Option(metavar="FILE", help="Settings (TOML). Start one with: geoblanket build --set help > FILE"),
     ] = None,
     set_: Annotated[list[str] | None, _BUILD.option] = None,
     resume: options.Resume = False,
@@ -61,9 +61,9 @@ def build(
     overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
-    """Build the mechanisms of all zones: rows, optimum with a proven gap, exact repair and verification, one bundle.
+    """Build and verify the mechanisms of all zones, each near the optimum by a proven gap, and write one bundle.
 
-    Finished zones are kept beside the output; an interrupted build continues with --resume.
+    Finished zones are kept beside the output. Continue an interrupted build with --resume.
     """
     from geoblanket.build.config import BuildConfig, read_config
 
@@ -88,7 +88,7 @@ def build(
     largest = max([parameters.epsilon, *parameters.zone_epsilon.values()])
     say(odds_in_words(largest, between="history", unit=unit_of(parameters.metric)))
     say(
-        "Every report also discloses the zone that the vehicle is in. `geoblanket lattice` covers a whole city and "
+        "Every report also discloses the zone of the vehicle. `geoblanket lattice` covers a whole city and "
         "discloses no zone."
     )
     with (
@@ -179,25 +179,30 @@ _LATTICE = Settings("geoblanket.build.city_lattice:make_lattice", without=("inte
 def lattice(
     *,
     epsilon: Annotated[
-        float, typer.Option(help="ε of a report, per kilometre. There is no default: choose it.", show_default=False)
+        float,
+        typer.Option(
+            help="ε of a report, per kilometre; smaller is more private. It has no default.", show_default=False
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The bundle to write.", show_default=False)],
     roads: Annotated[
-        Path | None, typer.Option(help="The area: that of these roads, from `geoblanket roads import`.")
+        Path | None, typer.Option(help="Cover the area of these roads, from `geoblanket roads import`.")
     ] = None,
-    area: Annotated[str | None, typer.Option(metavar="SOUTH,WEST,NORTH,EAST", help="Or this area, degrees.")] = None,
+    area: Annotated[
+        str | None, typer.Option(metavar="SOUTH,WEST,NORTH,EAST", help="Or cover this area, degrees.")
+    ] = None,
     center: Annotated[
         str | None,
-        typer.Option(metavar="LAT,LON[,KM]", help="Or the area around this point, degrees, up to this far (15 km)."),
+        typer.Option(metavar="LAT,LON[,KM]", help="Or cover a circle: its centre in degrees, and its radius (15 km)."),
     ] = None,
     interval: Annotated[float, typer.Option(help="Seconds from one report to the next.")] = 30.0,
     set_: Annotated[list[str] | None, _LATTICE.option] = None,
     overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
-    """Make a mechanism for a whole city, from a map alone: planar Laplace noise, exact, between any two coordinates.
+    """Make a mechanism for a whole city from a map alone: exact planar Laplace noise between any two coordinates.
 
-    No traces, no solver, no zones: a report discloses nothing besides its time.
+    It needs no traces, no solver and no zones. A report discloses its time, and with hold when the vehicle rests.
     """
     from geoblanket.build.city_lattice import make_lattice
 
@@ -213,7 +218,7 @@ def lattice(
         for sentence in facts["meaning"]:
             say(sentence)
     if roads is None:
-        say(f"The frame lies from {facts['where']}. Latitudes come first: check that your vehicles drive there.")
+        say(f"The frame lies from {facts['where']} (latitude first). Check that your vehicles drive there.")
     _warn_of_refusal(made)
     say(f"Bundle written to {out}, version {made.header.version}.")
 
@@ -247,7 +252,7 @@ def _numbers(text: str, option: str, form: str, counts: tuple[int, ...]) -> list
     except ValueError:
         values = []
     if len(values) not in counts:
-        raise ParameterError(f"{option} must be {form}: numbers with commas between them.")
+        raise ParameterError(f"{option} must be {form}, numbers separated by commas.")
     return values
 
 

@@ -38,9 +38,9 @@ def show(
     overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
-    """Show what is in a bundle: its zones, regimes, rows, outputs, ε and η, or its lattice; it is verified first.
+    """Verify a bundle and show what is in it: zones, regimes, rows, outputs, ε and η, or its lattice.
 
-    Of a motion model, from `geoblanket model`: its places, states and moves, and what it was learned from.
+    For a motion model, show its places, states and moves, and what it was learned from.
     """
     options.check_outputs(picture=picture, overwrite=overwrite)
     if _is_model(file):
@@ -142,20 +142,20 @@ def verify(
     file: FileArgument,
     *,
     public_key: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Demand a signature (FILE.sig) by this Ed25519 key (PEM).")
+        Path | None, typer.Option(metavar="FILE", help="Require a signature (FILE.sig) by this Ed25519 key (PEM).")
     ] = None,
     set_: Annotated[list[str] | None, _VERIFY.option] = None,
     policy: options.PolicyFile = None,
     verbose: Annotated[
         bool,
-        typer.Option("--verbose", "-v", help="First explain how it was verified, and everything that is not covered."),
+        typer.Option("--verbose", "-v", help="Also explain how it was verified, and all that is not covered."),
     ] = False,
     json: JsonOption = False,
 ) -> None:
     """Verify a bundle or a model in exact arithmetic: `OK` and exit code 0, or `NOT OK` and 1.
 
-    A bundle is OK if all its mechanisms keep promises that meet the policy. A motion model is OK if the
-    ε that it promises to the drivers follows from the noise that it names.
+    A bundle is OK if all its mechanisms keep their promises, and these meet the policy. A motion model is OK if the
+    ε that it promises to drivers follows from the noise that it names.
     """
     if _is_model(file):
         if public_key is not None or set_ or policy is not None:
@@ -222,7 +222,7 @@ def _print_verdict(verdict: str, notes: Sequence[str], *, verbose: bool) -> None
     typer.echo(verdict)
     shown = list(notes)
     if len(shown) > _MOST_NOTES:
-        where = "above" if verbose else "told with --verbose"
+        where = "above" if verbose else "shown with --verbose"
         shown[_MOST_NOTES - 1 :] = [f"{len(shown) - _MOST_NOTES + 1} more notes are {where}."]
     for note in shown:
         typer.echo(f"Note: {note}")
@@ -236,7 +236,7 @@ def _verify_model(file: Path, *, verbose: bool, json: bool) -> None:
         model = MotionModel.load(file)
     training, promise = model.training, model.training.promise
     learned = "nothing was learned from anyone" if training == NOBODY else f"the model was {training.in_words()}"
-    sentence = f"In one sentence: a model changes nothing about what reports give away, and {learned}."
+    sentence = f"In one sentence: a model does not change what reports disclose, and {learned}."
     proof = [] if promise is None else [promise.proof()]
     checked = "its file is whole" if promise is None else "its ε follows from the noise that it names"
     verdict = f"OK: {file}: a motion model of {model.place_count:,} places, {checked}. {sentence}"
@@ -258,21 +258,19 @@ def certainty(
     file: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle of mechanisms.", show_default=False)],
     *,
     apart: Annotated[
-        str, typer.Option(metavar="METRES", help="How far apart the two alternatives are: 100m, 0.5km.")
+        str, typer.Option(metavar="METRES", help="Distance between the two alternatives: 100m, 0.5km.")
     ] = "100m",
-    for_: Annotated[
-        str, typer.Option("--for", metavar="TIME", help="For how long they differ: 15min, 8h, 30d.")
-    ] = "1h",
+    for_: Annotated[str, typer.Option("--for", metavar="TIME", help="How long they differ: 15min, 8h, 30d.")] = "1h",
     trip: Annotated[
-        bool, typer.Option("--trip", help="They are two routes; without this, two places, visited anew each day.")
+        bool, typer.Option("--trip", help="Compare two routes, instead of two places that are visited anew each day.")
     ] = False,
     fence: Annotated[float, typer.Option(help="Radius of a fence around the place, km.", min=0.1, max=10)] = 1.0,
     json: JsonOption = False,
 ) -> None:
-    """Tell how sure anyone can be which of two alternatives is true, given all reports: a tight upper bound.
+    """Bound how often anyone who sees all reports can tell which of two alternatives is true.
 
-    Somebody thinks both alternatives equally probable, sees all reports and computes without limit. With even odds, 50
-    of 100 guesses are right by chance.
+    The attacker considers both equally probable and has unlimited computing power. The bound is tight; 50 of 100
+    guesses are right by chance.
     """
     from geoblanket.mechanism import certainty as sure
     from geoblanket.mechanism.bundle.storage import load_bundle
@@ -309,32 +307,34 @@ _REPORT = Settings("geoblanket.planning.handout:write_handout", without=("fence_
 
 
 def report(
-    file: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle, with its record beside it.")],
+    file: Annotated[Path, typer.Argument(metavar="BUNDLE", help="A bundle. That of zones needs its record beside it.")],
     *,
     out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder to write to.", show_default=False)],
-    roads: Annotated[Path | None, typer.Option(help="The roads that it was built with; a lattice needs none.")] = None,
+    roads: Annotated[Path | None, typer.Option(help="The roads of the bundle; a lattice needs none.")] = None,
     for_: Annotated[
         str | None,
-        typer.Option("--for", metavar="READER", help="Instead, one sheet of paper to hand on: drivers or officer."),
+        typer.Option(
+            "--for", metavar="READER", help="Write one sheet of paper for a reader instead: drivers or officer."
+        ),
     ] = None,
     fence: Annotated[
-        float | None, typer.Option(help="With --for: radius of the fences around homes, km.", min=0.1, max=10)
+        float | None, typer.Option(help="Radius of the fences around homes, km, for --for.", min=0.1, max=10)
     ] = None,
     ledger: Annotated[
-        Path | None, typer.Option(help="With --for: a ledger, for its budget.", show_default=False)
+        Path | None, typer.Option(help="A ledger, whose budget --for states.", show_default=False)
     ] = None,
     set_: Annotated[list[str] | None, _REPORT.option] = None,
     overwrite: options.Overwrite = False,
 ) -> None:
-    """Report on a bundle: maps, losses, sizes, and the promise in plain words; the bundle is verified on the way.
+    """Verify a bundle and write a page about it: map, losses, sizes, and the promise in plain words.
 
-    With --for: one page that prints on a sheet of A4, also as PDF where Chromium is installed.
+    With --for, the page fits on a sheet of A4. It is also written as PDF if Chromium is installed.
     """
     from geoblanket.build.report import write_build_report, write_lattice_report
     from geoblanket.mechanism.bundle.storage import LatticeBundle, load_bundle
 
     if for_ is None and (fence is not None or ledger is not None or set_):
-        raise ParameterError("--fence, --ledger and --set are for a page to hand on. Add --for drivers or officer.")
+        raise ParameterError("--fence, --ledger and --set need --for drivers or --for officer.")
     options.check_folder(out, "report.html" if for_ is None else f"{for_}.html", overwrite=overwrite)
     bundle = load_bundle(file)
     if for_ is not None:
@@ -347,12 +347,12 @@ def report(
                 budget = opened.budget
         settings = _REPORT.read(set_)
         files = write_handout(bundle, out, reader=for_, fence_km=fence, budget=budget, **settings)  # type: ignore[arg-type]  # checked there
-        say(f"Written: {', '.join(map(str, files))}.{' There is no Chromium, so no PDF.' * (len(files) == 1)}")
+        say(f"Written: {', '.join(map(str, files))}.{' No PDF, because Chromium was not found.' * (len(files) == 1)}")
         return
     if isinstance(bundle, LatticeBundle):
         page = write_lattice_report(bundle, out, title=file.name, roads=roads)
     elif roads is not None:
         page = write_build_report(file, roads, out)
     else:
-        raise typer.BadParameter("--roads must be given: only a lattice needs none.")
+        raise typer.BadParameter("A bundle of zones needs --roads.")
     say(f"Report written to {page}.")

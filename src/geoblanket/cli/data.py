@@ -26,7 +26,7 @@ FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="Roads, from 
 
 def city(
     *,
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder to write; created if it does not exist.")],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="The folder to write to. It is created if needed.")],
     size: Annotated[
         Literal["small", "medium", "large"], typer.Option(help="About 500, 5,000 or 45,000 nodes.")
     ] = "small",
@@ -36,12 +36,12 @@ def city(
     overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
-    """Make a synthetic city: roads, traces, and the truth about them.
+    """Make a synthetic city: roads, traces and ground truth.
 
     The same size, number of trips and seed always give the same files. A taxi's next node depends on its last one, two
     or three nodes, by district and speed. `orders.csv` says how many: ground truth for methods that estimate it.
 
-    Traces are written as Porto's file and as a table of points; those of a large city as Porto's file only.
+    Traces are written in Porto's format and, unless the city is large, also as a table of points.
     """
     from geoblanket.lab.city.folder import CITY_FILES, FORMATS, write_city
     from geoblanket.lab.city.model import make_city
@@ -92,7 +92,7 @@ def import_traces(
         typer.Option(
             metavar="ROLE=NAME,...",
             help="For table: names of the columns for the roles vehicle, trip, time, lat and lon, for example "
-            "time=t,lat=y,lon=x,vehicle=taxi. By default a column is named like its role; vehicle and trip may be "
+            "time=t,lat=y,lon=x,vehicle=taxi. By default a column has the name of its role; vehicle and trip may be "
             "absent.",
         ),
     ] = None,
@@ -103,9 +103,9 @@ def import_traces(
     overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
-    """Import GPS traces of any source into one clean table: vehicle, trip, time (UTC), lat, lon.
+    """Import GPS traces from any source into one clean table: vehicle, trip, time (UTC), lat, lon.
 
-    Nothing disappears silently: the summary says how many rows each rule changed, and which came first.
+    The summary counts the rows that each cleaning rule dropped or changed, and names the first ones.
     """
     from geoblanket.traces.cleaning import Cleaning
     from geoblanket.traces.importing import import_traces as read_traces
@@ -137,7 +137,7 @@ def describe_traces(
     *,
     json: JsonOption = False,
 ) -> None:
-    """Show what a table of traces holds. Groups of three figures are the 5 %, 50 % and 95 % quantiles."""
+    """Show what is in a table of traces. Groups of three figures are the 5 %, 50 % and 95 % quantiles."""
     from geoblanket.traces.table import describe_traces as describe
 
     print_result(f"Traces in {file}", describe(file), json=json)
@@ -193,7 +193,7 @@ def import_roads(
     overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
-    """Read a road network and write it as one file that loads quickly."""
+    """Import a road network into one file that loads quickly."""
     from geoblanket.roads.importer import import_roads as read_roads
 
     settings = _IMPORT_ROADS.read(set_)
@@ -211,7 +211,7 @@ def import_roads(
 
 @roads_app.command("info")
 def describe_roads(file: FileArgument, *, json: JsonOption = False) -> None:
-    """Show what a road graph holds."""
+    """Show what is in a road graph."""
     from geoblanket.roads.export import describe_roads as describe
     from geoblanket.roads.graph import RoadGraph
 
@@ -305,7 +305,7 @@ def match(
     overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
-    """Match traces to roads: a place at every tick of a fixed clock."""
+    """Match traces to roads. A walk has a place at every tick of a fixed clock."""
     from geoblanket.mobility.map_matcher import MatchOptions
     from geoblanket.mobility.matching import match_traces
 

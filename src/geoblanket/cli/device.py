@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 ledger_app = typer.Typer(
     help="""The durable budget of a device.
 
-    Two environment variables say what seals ledgers, here and for `fence`, `perturb` and `serve`. GEOBLANKET_LEDGER_KEY
-    names the file of a key, 16 bytes or more, to use instead of the device's own. GEOBLANKET_LEDGER_COUNTER names the
-    file of the counter, by default LEDGER.count.""",
+    Two environment variables set what seals a ledger, also for `fence`, `perturb` and `serve`. GEOBLANKET_LEDGER_KEY is
+    a file with a key of 16 bytes or more, instead of the device's own. GEOBLANKET_LEDGER_COUNTER is the file of the
+    counter, by default LEDGER.count.""",
     no_args_is_help=True,
 )
 fence_app = typer.Typer(help="Hide a home, or any other place, for good.", no_args_is_help=True)
@@ -49,9 +49,9 @@ class _Stream:
     window_s: float = 3600.0
     """Length of the window of that budget, seconds."""
     replay: bool = False
-    """With --stream, for simulations and tests: accept old times, and count the budget in the lines' times only."""
+    """With --stream, for simulations and tests: accept old times, and count the budget in the times of the input."""
     hold_in_memory: bool = False
-    """With --stream: keep the point of the last draw in memory only. After a restart a report is drawn, at its cost."""
+    """With --stream: keep the point of the last draw in memory only. After a restart the next report is a new draw."""
 
 
 _PERTURB = Settings(
@@ -70,14 +70,19 @@ def perturb(
     walks: Annotated[Path | None, typer.Option(help="Walks, from `geoblanket match`.")] = None,
     traces: Annotated[
         Path | None,
-        typer.Option(help="Or traces, from `geoblanket traces import`; for zones they are matched first."),
+        typer.Option(
+            help="Traces, from `geoblanket traces import`, instead of walks. For zones they are matched first."
+        ),
     ] = None,
     roads: Annotated[
-        Path | None, typer.Option(help="With walks, or with traces and zones: the roads of the bundle or walks.")
+        Path | None, typer.Option(help="The roads, for --walks, and for --traces with a bundle of zones.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="With walks or traces: the reports to write (Parquet).")] = None,
+    out: Annotated[Path | None, typer.Option(help="The reports to write (Parquet), for --walks and --traces.")] = None,
     stream: Annotated[
-        bool, typer.Option("--stream", help="Or one vehicle's locations: JSON lines on stdin, reports on stdout.")
+        bool,
+        typer.Option(
+            "--stream", help="Read one vehicle's locations as JSON lines on stdin, and write reports to stdout."
+        ),
     ] = False,
     ledger: Annotated[
         Path | None, typer.Option(help="With --stream: the durable budget, from `geoblanket ledger create`.")
@@ -111,7 +116,7 @@ def perturb(
             _answer_lines(device)
         return
     if out is None:
-        raise ParameterError("Walks and traces need --out; with zones they need --roads and --out.")
+        raise ParameterError("--walks and --traces need --out, and --roads if the bundle has zones.")
     from geoblanket.mechanism.bundle.storage import LatticeBundle, load_bundle
 
     options.check_outputs(out, overwrite=overwrite)
@@ -145,13 +150,13 @@ def _perturb_table(
         if traces is not None:
             return perturb_points(traces, out, **shared)
         if walks is None or roads is None:
-            raise ParameterError("Walks need --roads, which say where their places are. Traces need none.")
+            raise ParameterError("--walks needs --roads, which says where places are. --traces does not.")
         return perturb_walk_points(walks, roads, out, **shared)
     from geoblanket.mobility.map_matcher import MatchOptions
     from geoblanket.release.bulk import perturb_traces, perturb_walks
 
     if roads is None:
-        raise ParameterError("The bundle has zones: walks and traces need --roads and --out.")
+        raise ParameterError("The bundle has zones, so --walks and --traces need --roads.")
     if traces is not None:
         matching = MatchOptions(**settings.of(MatchOptions))
         chosen = {name: settings[name] for name in ("spacing_m", "workers") if name in settings}
@@ -170,8 +175,8 @@ def _tell_of_zones(summary: PerturbSummary) -> None:
         )
     unit, hour = summary.unit, hour_in_words(summary.epsilon_per_hour, summary.interval_s, summary.unit)
     say(
-        f"Every report spent budget: a location pays up to {summary.epsilon_per_location:g} per {unit} for one, as "
-        f"present and as past. {hour} The vehicle with the most reports ({summary.most_reports:,}) spent "
+        f"Every report spent budget: up to {summary.epsilon_per_location:g} per {unit} for each location, as present "
+        f"and as past. {hour} The vehicle with the most reports ({summary.most_reports:,}) spent "
         f"{summary.epsilon_spent:,g} per {unit}. {_AGAIN}"
     )
 
@@ -193,13 +198,13 @@ def _tell_of_lattice(summary: LatticeSummary, frame: str) -> None:
     held = summary.reports - summary.draws
     rest = f"{held:,} of {summary.reports:,} reports were made at rest and repeat an earlier one, at no cost. "
     say(
-        f"Every draw spent budget: one costs {summary.epsilon_per_report:g} per km. "
+        f"Every draw spent {summary.epsilon_per_report:g} per km of the budget. "
         f"{hour_in_words(summary.epsilon_per_hour, summary.interval_s)} {rest if held else ''}"
         f"The vehicle with the most draws ({summary.most_draws:,}) spent {summary.epsilon_spent:,g} per km. {_AGAIN}"
     )
 
 
-_AGAIN = "Perturbing the same data again spends it again."
+_AGAIN = "Perturbing the same data again spends as much again."
 
 
 def _answer_lines(device: Device) -> None:
@@ -222,22 +227,22 @@ def _answer_lines(device: Device) -> None:
             sys.stdout.flush()
     finally:
         for warning, count in warnings.items():
-            say(f"Warning, for {count:,} {'report' if count == 1 else 'reports'} in all: {warning}")
+            say(f"Warning for {counted(count, 'report')} in total: {warning}")
 
 
 @ledger_app.command()
 def create(
     file: FileArgument,
     *,
-    budget: Annotated[float, typer.Option(help="What may be spent in a window, ε per km.", show_default=False)],
+    budget: Annotated[float, typer.Option(help="The most that a window may spend, ε per km.", show_default=False)],
     window: Annotated[float, typer.Option(help="Length of the window, seconds.", show_default=False)],
 ) -> None:
-    """Make a ledger, with nothing spent. Once per device."""
+    """Make the ledger of a device, with nothing spent."""
     from geoblanket.release.budget import Budget
     from geoblanket.release.ledger import Ledger
 
     Ledger.create(file, budget=Budget(budget, window), **options.sealing())
-    say(f"Ledger {file} made: {budget:g} per km in any {window:g} s. Keep it: nothing is released without it.")
+    say(f"Ledger {file} made: at most {budget:g} per km in any {window:g} s. Keep it: nothing is released without it.")
 
 
 @ledger_app.command()
@@ -253,7 +258,7 @@ def verify(file: FileArgument) -> None:
     """Check that a ledger was not changed, truncated or rolled back; exit with 1 otherwise."""
     with _opened(file) as ledger:
         ledger.check_storage()
-    say(f"Ledger {file} is whole: {counted(ledger.commits - 1, 'transaction')}, each sealed, none rolled back.")
+    say(f"Ledger {file} is intact: {counted(ledger.commits - 1, 'transaction')}, all sealed, none rolled back.")
 
 
 @fence_app.command()
@@ -261,15 +266,15 @@ def add(
     *,
     ledger: LedgerOption,
     radius_km: Annotated[
-        float, typer.Option(help="How far the centre may lie from the place, km, .1 to 10.", show_default=False)
+        float, typer.Option(help="Largest distance of the centre from the place, km: 0.1 to 10.", show_default=False)
     ],
     margin_m: Annotated[
-        float, typer.Option(help="Reports from within this distance of the place are hidden too, metres.")
+        float, typer.Option(help="Positions up to this far from the place are hidden too, metres.")
     ] = 300.0,
     name: Annotated[str, typer.Option(help="A name for the fence.")] = "home",
     vehicle: VehicleOption = "",
 ) -> None:
-    """Draw a fence around a place, once. The place is asked for, or read from standard input, and not kept.
+    """Draw a fence around a place. The command asks for the place, or reads it from stdin, and does not keep it.
 
     Give the latitude and the longitude in degrees, with a comma or a space between them.
     """
@@ -279,9 +284,9 @@ def add(
         fence = opened.add_fence(*place, radius_km=radius_km, margin_m=margin_m, name=name, vehicle=vehicle)
         del place
         if len(opened.fences_of(vehicle)) == known:
-            say(f"This place had the fence '{fence.name}', which is in use again, with its own centre and radius.")
+            say(f"This place already had the fence '{fence.name}'. It is in use again, with its old centre and radius.")
     say(_fence_promise(fence))
-    say("Fences stay with the ledger. Keep a copy too: `geoblanket fence export`.")
+    say("The ledger keeps the fence. Keep a copy, too: `geoblanket fence export`.")
 
 
 @fence_app.command("list")
@@ -315,10 +320,10 @@ def remove(
     ledger: LedgerOption,
     vehicle: VehicleOption = "",
 ) -> None:
-    """Stop using a fence. Its centre is kept: a later fence for the same place must be the same."""
+    """Stop using a fence. The ledger keeps its centre, which a later fence for the same place gets back."""
     with _opened(ledger) as opened:
         opened.set_fences(opened.fences_of(vehicle).without(name), vehicle)
-    say(f"The fence '{name}' is not in use any more: reports tell about that place again.")
+    say(f"The fence '{name}' is no longer in use: reports now disclose something about that place.")
 
 
 @fence_app.command()
@@ -329,7 +334,7 @@ def export(
     vehicle: VehicleOption = "",
     overwrite: options.Overwrite = False,
 ) -> None:
-    """Write the fences to a file: a copy to keep, and what another device of the same person needs."""
+    """Write the fences to a file, as a copy or for another device of the same person."""
     from geoblanket._files import atomic_output
 
     options.check_outputs(out, overwrite=overwrite)
@@ -354,7 +359,7 @@ def import_fences(
     with _opened(ledger) as opened:
         merged = opened.fences_of(vehicle).with_all(fences)
         opened.set_fences(merged, vehicle)
-    say(f"{counted(len(fences), 'fence')} read. The ledger has {len(merged)}.")
+    say(f"{counted(len(fences), 'fence')} imported. The ledger now has {counted(len(merged), 'fence')}.")
 
 
 def _is_terminal() -> bool:

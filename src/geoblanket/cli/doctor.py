@@ -35,7 +35,8 @@ class Check:
 
 def doctor(
     folder: Annotated[
-        Path, typer.Argument(metavar="[FOLDER]", help="The folder for a ledger: one is made there, tried and removed.")
+        Path,
+        typer.Argument(metavar="[FOLDER]", help="The folder for a ledger. A test ledger is made there and removed."),
     ] = Path(),
     *,
     json: JsonOption = False,
@@ -44,9 +45,11 @@ def doctor(
     checks = [*_versions(), *_extras(), *_disk(folder), _clock()]
     broken = [check.name for check in checks if check.state == "broken"]
     absent = [check.name.removeprefix("extra ") for check in checks if check.state == "not installed"]
-    verdict = "OK: what geoblanket needs works here." + (f" Not installed: {', '.join(absent)}." if absent else "")
+    verdict = "OK: everything that geoblanket needs works here." + (
+        f" Not installed: {', '.join(absent)}." if absent else ""
+    )
     if broken:
-        verdict = f"NOT OK: {', '.join(broken)}: see above what to do."
+        verdict = f"NOT OK: {', '.join(broken)}. What to do is written above."
     if json:
         print_json({"ok": not broken, "verdict": verdict, "checks": [asdict(check) for check in checks]})
     else:
@@ -93,7 +96,7 @@ def _disk(folder: Path) -> Iterator[Check]:
         reason = (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
         yield Check("ledger, locked", reason, "broken", advice)
     else:
-        yield Check("ledger, locked", "works, and opens once only")
+        yield Check("ledger, locked", "works, and only one process can open it")
 
 
 def _try_ledger(folder: Path) -> None:
@@ -118,4 +121,4 @@ def _clock() -> Check:
     found = f"{now:%Y-%m-%d %H:%M} UTC"
     if now.year in _YEARS:
         return Check("clock", found)
-    return Check("clock", found, "broken", "Set the clock: reports carry its time, and budgets count it.")
+    return Check("clock", found, "broken", "Set the clock: reports and budgets use it.")

@@ -17,13 +17,13 @@ from geoblanket.errors import GeoblanketError
 
 _CONTENTS = {
     "Start here": {
-        "city": "Make a synthetic city: roads, traces, and the truth.",
+        "city": "Make a synthetic city: roads, traces and ground truth.",
         "doctor": "Check this machine: versions, extras, ledger, clock.",
     },
     "From traces to a mechanism": {
         "traces": "Import and inspect GPS traces.",
         "roads": "Import, inspect, cut into zones and export road networks.",
-        "match": "Match traces to roads: walks from place to place.",
+        "match": "Match traces to roads, as walks from place to place.",
         "blanket": "Find how much of the past the next place depends on.",
         "build": "Build the mechanisms of all zones, from roads and walks.",
         "lattice": "Make a mechanism for a whole city, from a map alone.",
@@ -32,27 +32,27 @@ _CONTENTS = {
     "Check a mechanism": {
         "verify": "Verify a bundle or model in exact arithmetic: OK or NOT OK.",
         "show": "Show what is in a bundle or model.",
-        "certainty": "Tell how sure anyone can be, given all reports.",
-        "report": "Write a page on a bundle: maps, losses, the promise in words.",
+        "certainty": "Bound how often a guess from all reports can be right.",
+        "report": "Write a page about a bundle: map, losses and promise.",
     },
     "On the device": {
-        "perturb": "Perturb locations as they come, or walks and traces in bulk.",
+        "perturb": "Perturb live locations, or walks and traces in bulk.",
         "fence": "Hide a home, or any other place, for good.",
         "ledger": "Make, show and verify the durable budget of a device.",
     },
     "The receiving side": {
         "model": "Learn how vehicles move, from a map and from walks.",
-        "learn": "Learn it with differential privacy for the drivers.",
+        "learn": "Learn the same with differential privacy for the drivers.",
         "sample": "Draw synthetic walks from a motion model.",
-        "track": "Estimate where vehicles are from what they released.",
+        "track": "Estimate where vehicles are from their reports.",
     },
     "Measure": {
         "evaluate": "Compare mechanisms: utility, leakage and attacks.",
-        "reproduce": "Make the paper's tables from raw public data, ours beside.",
+        "reproduce": "Reproduce the paper's tables from raw public data.",
     },
     "Serve": {
-        "serve": "Serve bundles over HTTP, with a page that shows what they do.",
-        "gateway": "Stand between trackers and their server.",
+        "serve": "Serve bundles over HTTP, with a page that explains them.",
+        "gateway": "Perturb positions between trackers and their server.",
     },
 }
 """The help's table of contents: all commands in the order of the work, each in one line."""
@@ -161,5 +161,5 @@ def main() -> None:
         sys.exit(1)
     except SystemExit as end:
         if end.code == 130:
-            typer.echo("interrupted; nothing half-written was left behind", err=True)
+            typer.echo("interrupted; no partial file was left behind", err=True)
         raise

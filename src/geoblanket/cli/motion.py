@@ -43,9 +43,9 @@ class _ModelSettings:
     epsilon: float | None = None
     """Instead of spacing_m, without walks: ε of the reports to track. Places are then 1/ε km apart, 100 to 250 m."""
     predictor: Path | None = None
-    """Instead of order: by predicted blankets, from `geoblanket blanket train`."""
+    """A predictor of blankets, from `geoblanket blanket train`, instead of order."""
     zones: Path | None = None
-    """With findings or a predictor: the zones that they are for, if they are for zones."""
+    """The zones of the findings or the predictor, if they were made for zones."""
 
 
 _MODEL = Settings(_ModelSettings, "geoblanket.tracking.learning:learn_motion", without=("walks", "part", "split"))
@@ -64,15 +64,16 @@ def model(
     ] = None,
     findings: Annotated[
         Path | None,
-        typer.Option(help="Let memory be as long as the blankets found there, from `geoblanket blanket discover`."),
+        typer.Option(help="Remember as many places as these blankets, from `geoblanket blanket discover`."),
     ] = None,
     set_: Annotated[list[str] | None, _MODEL.option] = None,
     overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
-    """Learn how vehicles move from a map, and from walks if there are any, for `geoblanket track`.
+    """Learn how vehicles move, from a map and optionally from walks, for `geoblanket track`.
 
-    The model is public knowledge: an attacker can make the same. It changes nothing about what reports give away.
+    A model from the map alone is public knowledge: an attacker can make the same. It does not change what reports
+    disclose.
     """
     from geoblanket.mobility.walks import scan_walks
     from geoblanket.roads.graph import RoadGraph
@@ -82,7 +83,7 @@ def model(
     settings = _MODEL.read(set_)
     chosen = _ModelSettings(**settings.of(_ModelSettings))
     if ("order" in settings) + (findings is not None) + (chosen.predictor is not None) > 1:
-        raise ParameterError("order, --findings and predictor contradict each other. Give one of them.")
+        raise ParameterError("Give only one of order, --findings and predictor.")
     interval_s = settings.get("interval_s", DEFAULT_INTERVAL_S)
     if not 1 <= interval_s <= 3600:
         raise ParameterError(f"interval_s must be 1 to 3,600 seconds. Got {interval_s:g} instead.")
@@ -120,7 +121,7 @@ def _by_blanket(
 ) -> BlanketOrders | None:
     if findings is None and chosen.predictor is None:
         if chosen.zones is not None:
-            raise ParameterError("zones are for --findings or predictor. Give one of these, or leave them out.")
+            raise ParameterError("zones need --findings or predictor. Give one of these, or leave zones out.")
         return None
     from geoblanket.roads.zones import read_zones
     from geoblanket.tracking.learning import read_orders
@@ -160,9 +161,9 @@ class _LearnSettings:
     """Settings of `learn` besides those of the functions that learn."""
 
     delta: float = 1e-6
-    """With --walks: the probability with which ε may fail to hold."""
+    """With --walks: the probability that ε does not hold."""
     ledger: Path | None = None
-    """With --walks: the file that counts what learning from them costs. By default WALKS.spent.json."""
+    """With --walks: the ledger that counts what learning from them costs. By default WALKS.spent.json."""
     spacing_m: float = _SPACING_M
     """With --released and --roads: least distance between places, metres."""
 
@@ -183,12 +184,12 @@ def learn(
     roads: options.MaybeRoads = None,
     epsilon_train: Annotated[
         float | None,
-        typer.Option(help="With --walks: what learning may cost each vehicle or trip: a pure number ε, not per km."),
+        typer.Option(help="With --walks: ε that learning may cost each vehicle or trip, a pure number, not per km."),
     ] = None,
     released: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Instead of walks: reports from `geoblanket perturb`. They cost nothing more."
+            metavar="FILE", help="Learn from reports of `geoblanket perturb` instead of walks, at no further cost."
         ),
     ] = None,
     bundle: Annotated[
@@ -206,10 +207,10 @@ def learn(
 ) -> None:
     """Learn how vehicles move, with differential privacy for the drivers (extra `private`).
 
-    From walks: discrete Gaussian noise hides whole vehicles, with (ε, δ). What is learned from the same walks adds up:
-    a ledger beside them counts it and refuses to go beyond a total. Learning that is interrupted counts, too.
+    From walks: discrete Gaussian noise hides whole vehicles, with (ε, δ). Models from the same walks add up: a ledger
+    beside the walks counts them and refuses to exceed a total. Interrupted learning counts, too.
 
-    From released reports: no true place is seen, and nothing more is spent. The model names the ε of the reports.
+    From released reports: learning sees no true place and spends nothing more. The model names the ε of the reports.
     """
     settings = _LEARN.read(set_)
     if (walks is None) == (released is None):
@@ -218,7 +219,7 @@ def learn(
     for name in _FOR_RELEASED if released is None else _FOR_WALKS:
         if given.get(name) is not None:
             other = "--released" if released is None else "--walks"
-            raise ParameterError(f"{name} is for learning with {other}. Leave it out.")
+            raise ParameterError(f"{name} needs {other}. Leave it out.")
     options.check_outputs(out, overwrite=overwrite)
     if walks is not None:
         if roads is None or epsilon_train is None:
@@ -228,7 +229,7 @@ def learn(
     if released is None or bundle is None or (roads is None) == (start is None):
         raise ParameterError("Learning from released reports needs --bundle, and either --start or --roads.")
     if start is not None and ("spacing_m" in settings or "order" in settings):
-        raise ParameterError("spacing_m and order are for a start from --roads. A model has its own.")
+        raise ParameterError("spacing_m and order need --roads. The model of --start has its own.")
     from geoblanket.learning.from_released import learn_from_released
     from geoblanket.mechanism.bundle.storage import load_bundle
 
@@ -277,7 +278,7 @@ def _counted(ledger: TrainingLedger) -> Iterator[None]:
     except BaseException:
         after = ledger.account()
         if after is not None and after != before:
-            say(f"Nothing was written, but learning had begun, and counts. {after.in_words()}")
+            say(f"No model was written, but the learning that had begun counts. {after.in_words()}")
         raise
 
 
@@ -327,7 +328,7 @@ def sample(
 ) -> None:
     """Draw synthetic walks from a motion model, for `build`, `plan`, `evaluate` and `blanket discover`.
 
-    They tell no more than the model does: what it promises to those it was learned from holds for them too.
+    They disclose no more than the model: its promise to the drivers holds for them too.
     """
     from geoblanket.roads.graph import RoadGraph
     from geoblanket.tracking.motion_model import MotionModel
@@ -349,13 +350,13 @@ class _TrackSettings:
     """Settings of `track`."""
 
     smoothed: bool = False
-    """With a table: also use the reports that came later, for trips that are over."""
+    """With a table: use later reports too, for trips that are over."""
     ahead_s: float = 0.0
     """Estimate the position this many seconds after each report: a whole number of intervals."""
     late_slots: int = 2
-    """With --stream: how many slots late a report may come."""
+    """With --stream: the most slots by which a report may be late."""
     memory_mib: int = 1024
-    """With --stream: MiB for beliefs. Vehicles that were silent for longest are forgotten first."""
+    """With --stream: memory for beliefs, MiB. Vehicles that were silent longest are forgotten first."""
 
 
 _TRACK = Settings(_TrackSettings)
@@ -379,22 +380,23 @@ def track(
         ),
     ] = None,
     stream: Annotated[
-        bool, typer.Option("--stream", help="Instead of a table: reports as JSON lines on stdin, estimates on stdout.")
+        bool,
+        typer.Option("--stream", help="Read reports as JSON lines on stdin instead, and write estimates to stdout."),
     ] = False,
     fences: options.FencesFile = None,
     truth: Annotated[
         Path | None,
         typer.Option(
-            metavar="TRACES", help="With a table: true locations, to say how far off reports and estimates are."
+            metavar="TRACES", help="True locations, to measure the errors of reports and estimates in a table."
         ),
     ] = None,
     set_: Annotated[list[str] | None, _TRACK.option] = None,
     overwrite: options.Overwrite = False,
     json: JsonOption = False,
 ) -> None:
-    """Estimate where vehicles are from what they released, each with a circle that holds it at 90 %.
+    """Estimate where vehicles are from their reports, each with a circle that contains the vehicle 90 % of the time.
 
-    This costs no privacy: it uses released reports and public knowledge only. Whoever has the reports can do the same.
+    This costs no privacy: it uses only released reports and public knowledge, so every recipient can do the same.
     """
     from geoblanket.mechanism.bundle.storage import load_bundle
     from geoblanket.tracking.motion_model import MotionModel
@@ -429,7 +431,7 @@ def track(
 
             more = {"accuracy": compare_with_truth(out, truth).as_dict()}
         print_result("Estimates", summary, json=json, more=more)
-        say(f"Estimates written to {out}. They cost no privacy: whoever has the reports can make them.")
+        say(f"Estimates written to {out}. They cost no privacy: every recipient of the reports can make them.")
         return
     from geoblanket.tracking.tracker import Tracker
 
@@ -457,7 +459,7 @@ def _stream(tracker: Tracker, *, ahead_s: float) -> None:
 
 def _say_dropped(tracker: Tracker) -> int:
     say(
-        f"Memory is full with {tracker.vehicles:,} vehicles: {tracker.dropped:,} that were silent for longest were "
-        "forgotten so far. Give more with --set memory_mib."
+        f"Memory is full with {tracker.vehicles:,} vehicles. {tracker.dropped:,} that were silent longest were "
+        "forgotten so far. Allow more with --set memory_mib."
     )
     return tracker.dropped

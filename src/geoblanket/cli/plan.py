@@ -28,16 +28,22 @@ _PLAN = Settings(
 _METRES = partial(typer.Option, metavar="METRES")
 _Home = Annotated[
     str | None,
-    _METRES(help="How far off a home an attacker must stay after a month of nights: 350m/month.", show_default="570m"),
+    _METRES(
+        help="The least error of an attacker who looks for a home, after a month of nights: 350m/month.",
+        show_default="570m",
+    ),
 ]
-_Apart = Annotated[str | None, _METRES(help="How far apart two places are, for --sure.", show_default="100m")]
+_Apart = Annotated[str | None, _METRES(help="Distance between the two places of --sure.", show_default="100m")]
 _Sure = Annotated[
-    str | None, typer.Option(metavar="SHARE", help="How often the best guess between both may be right: 70%.")
+    str | None, typer.Option(metavar="SHARE", help="How often the best guess between two places may be right: 70%.")
 ]
 _For = Annotated[
-    str | None, typer.Option("--for", metavar="TIME", help="How long they differ: 15min, 8h.", show_default="1h")
+    str | None,
+    typer.Option(
+        "--for", metavar="TIME", help="Length of the trip that the guess of --sure sees: 15min, 8h.", show_default="1h"
+    ),
 ]
-_Road = Annotated[str | None, _METRES(help="How far off the recipient may be on the road, on average: 500m.")]
+_Road = Annotated[str | None, _METRES(help="The largest mean error of a recipient on the road: 500m.")]
 
 
 def plan(
@@ -49,7 +55,7 @@ def plan(
     road: _Road = None,
     roads: options.MaybeRoads = None,
     walks: options.MaybeWalks = None,
-    model: Annotated[Path | None, typer.Option(metavar="FILE", help="Or a motion model, instead of roads.")] = None,
+    model: Annotated[Path | None, typer.Option(metavar="FILE", help="A motion model, instead of --roads.")] = None,
     set_: Annotated[list[str] | None, _PLAN.option] = None,
     picture: options.Picture = None,
     overwrite: options.Overwrite = False,
@@ -57,9 +63,9 @@ def plan(
 ) -> None:
     """Choose how a vehicle should report: which ε, how often, and which fence around a home.
 
-    Say what you wish: how far off a home stays, how often a guess may be right (70 % without a wish for the road), how
-    near the recipient must be. First figures come at once. Then schedules are tried on trips, and a tracker follows
-    the reports.
+    Give wishes: the error of an attacker who looks for a home, how often a guess between two places may be right (70 %
+    if there is no wish for the road), and the error of a recipient on the road. First figures come at once. Then the
+    plan tries schedules on trips, with a tracker that follows the reports.
     """
     from geoblanket.mechanism.lattice.making import Area
     from geoblanket.planning.on_the_road import Judges
@@ -82,7 +88,7 @@ def plan(
     first = make_plan(Area(*map(float, corners)), wishes)
     guess = f"Two places {wishes.apart_m:,g} m apart are told apart {_right(first, first.schedule)} times in 100"
     say(f"First figures: {first.headline} {guess} after {every(wishes.for_s)} on the road.")
-    say("The error on the road is now simulated, and decides how often to report.\n")
+    say("Now the error on the road is simulated. It decides how often to report.\n")
     with progress_bars() as progress:
         if isinstance(city, RoadGraph):
             judges = Judges.of_roads(city, walks=walks, progress=progress, **settings.of(Judges.of_roads))
@@ -99,7 +105,7 @@ def plan(
         typer.echo("To do so:")
         for command in commands(made, roads=road_file, program=program, folder=Path()):
             typer.echo(f"  {command}")
-    say(f"Errors on the road are estimates, by simulation. {made.judged_by}")
+    say(f"Errors on the road are estimates from a simulation. {made.judged_by}")
     if picture is not None:
         from geoblanket.planning.picture import plan_figure
 
@@ -133,7 +139,7 @@ def _print_tables(made: Plan) -> None:
     )
     columns = [each.within for each in (made.road, made.no_report_road) if each is not None]
     print_table(
-        "How often a recipient is within, on the road",
+        "How often a recipient is this near, on the road",
         [(radius_in_words(radius), *(f"{within[radius]:.0%}" for within in columns)) for radius in RADII_M],
         header=("", "with the plan", "no report at all"),
     )

@@ -29,9 +29,9 @@ class _ServeSettings:
     """Settings of `serve` besides those of `Trust`."""
 
     allow_host: str = ""
-    """Also answer to these names in the Host header, with commas between them: for example of a reverse proxy."""
+    """More names to accept in the Host header, separated by commas, such as that of a reverse proxy."""
     access_log: bool = False
-    """Log a line for each request, without what was sent."""
+    """Log a line for each request, without its content."""
 
 
 _SERVE = Settings(_ServeSettings, "geoblanket.mechanism.bundle.trust:Trust", without=("public_key", "domain"))
@@ -63,8 +63,8 @@ def serve(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Walks that the bundles were built from: the page replays some that were held out. They are true "
-            "paths of vehicles, so only on an address that no other machine can reach.",
+            help="Walks that the bundles were built from. The page replays held-out ones, which are true paths of "
+            "vehicles: only for an address that no other machine can reach.",
             show_default="only made-up drives are replayed",
         ),
     ] = None,
@@ -73,7 +73,7 @@ def serve(
         typer.Option(
             metavar="FILE",
             help="Motion model for the page's tracker, from `geoblanket model`. With it the service also receives "
-            "released reports, made with the first bundle, and tells where their vehicles are.",
+            "reports that were made with the first bundle, and estimates where their vehicles are.",
             show_default="for the page, from the roads and training walks; no reports are received",
         ),
     ] = None,
@@ -81,19 +81,19 @@ def serve(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Also make reports of this machine's vehicle, by the first bundle and within this ledger, from "
-            "`geoblanket ledger create`. Only on an address that no other machine can reach.",
+            help="Also make reports for this machine's vehicle, with the first bundle and within this ledger, from "
+            "`geoblanket ledger create`. Only for an address that no other machine can reach.",
             show_default="no reports",
         ),
     ] = None,
     set_: Annotated[list[str] | None, _SERVE.option] = None,
 ) -> None:
-    """Serve verified bundles over HTTP, and a page that shows what they do; with a ledger, also this vehicle's reports.
+    """Serve verified bundles over HTTP, with a page that explains them. With a ledger, also report for this vehicle.
 
-    Every bundle is verified in exact arithmetic before anything is served; if one does not verify, nothing is. A file
-    that is replaced is verified again, and served if it is right and no older.
+    Every bundle is verified in exact arithmetic first. If one fails, nothing is served. A replaced file is verified
+    again, and served unless it fails or is older.
 
-    Ctrl-C or SIGTERM stops the service in order.
+    Ctrl-C or SIGTERM stops the service cleanly.
     """
     from geoblanket.errors import ParameterError
     from geoblanket.mechanism.bundle.trust import Trust
@@ -128,7 +128,7 @@ def serve(
     limits = Limits()
     tracking = None if model is None else _open_receiver(store, limits, model)
     if not local:
-        say(f"WARNING: {host} can be reached from other machines. There is no encryption and no login here.")
+        say(f"WARNING: {host} can be reached from other machines. This service has no encryption and no login.")
     hosts = names | LOOPBACK_NAMES if local or names else None
     with listen(host, port) as listener:
         reports = None if ledger is None else _open_reports(store, limits, ledger, policy=least)
@@ -137,7 +137,7 @@ def serve(
         parts = (
             counted(len(store.bundles), "bundle"),
             "" if reports is None else "this vehicle's reports",
-            "" if tracking is None else "where vehicles are that report to it",
+            "" if tracking is None else "estimates of where vehicles are",
         )
         what = " and ".join(filter(None, parts))
         ready = partial(say, f"Serving {what} on {url_of(listener)} (Ctrl-C stops).")
@@ -165,36 +165,34 @@ def _open_receiver(store: BundleStore, limits: Limits, model: Path) -> Receiver:
 
 
 def gateway(
-    file: Annotated[Path, typer.Argument(metavar="[CONFIG]", help="Its configuration (TOML).")] = _GATEWAY_CONFIG,
+    file: Annotated[Path, typer.Argument(metavar="[CONFIG]", help="The configuration (TOML).")] = _GATEWAY_CONFIG,
     *,
-    init: Annotated[bool, typer.Option("--init", help="Write a commented example to CONFIG, and end.")] = False,
-    check: Annotated[bool, typer.Option("--check", help="Check CONFIG, and end.")] = False,
-    enrol: Annotated[
-        bool, typer.Option("--enrol", help="Give devices that are not known an account at first sight.")
-    ] = False,
+    init: Annotated[bool, typer.Option("--init", help="Write a commented example to CONFIG and exit.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Check CONFIG and exit.")] = False,
+    enrol: Annotated[bool, typer.Option("--enrol", help="Give every new device an account.")] = False,
     policy: options.PolicyFile = None,
     access_log: Annotated[
-        bool, typer.Option("--access-log", help="Log a line for each request, without what was sent.")
+        bool, typer.Option("--access-log", help="Log a line for each request, without its content.")
     ] = False,
 ) -> None:
-    """Stand between trackers and their server: OwnTracks (HTTP, MQTT), OsmAnd and Traccar, and JSON lines.
+    """Perturb positions between trackers and their server: OwnTracks (HTTP, MQTT), OsmAnd, Traccar, JSON lines.
 
-    Each device has a durable budget in one ledger. What is released waits on disk until the server has it. Nothing else
-    of a message passes, except what the configuration allows.
+    Each device has a durable budget in one ledger. Reports wait on disk until the server has them. Nothing else of a
+    message passes, except what the configuration allows.
 
-    Ctrl-C or SIGTERM stops the gateway in order.
+    Ctrl-C or SIGTERM stops the gateway cleanly.
     """
     from geoblanket.serve.gateway.config import read_config, readable_by_others, write_example
 
     if init:
         write_example(file)
-        say(f"An example is in {file}. Change it, then start: geoblanket gateway {file}")
+        say(f"Example written to {file}. Edit it, then run: geoblanket gateway {file}")
         return
     config = read_config(file)
     if readable_by_others(file):
-        say(f"WARNING: {file} holds passwords, and others can read it. Run: chmod 600 {file}")
+        say(f"WARNING: {file} contains passwords, and other users can read it. Run: chmod 600 {file}")
     if check:
-        say(f"{file} is in order.")
+        say(f"{file} is valid.")
         return
     import resource
 
@@ -205,7 +203,7 @@ def gateway(
     configure_logs(access=access_log)
 
     def ready(url: str | None) -> None:
-        say("The gateway runs" + (f" on {url}" if url else "") + " (Ctrl-C stops).")
+        say("The gateway is running" + (f" on {url}" if url else "") + " (Ctrl-C stops).")
 
     is_good = run(config, enrol=enrol, policy=options.read_policy(policy), on_ready=ready)
     say("Stopped.")

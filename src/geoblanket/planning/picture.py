@@ -107,5 +107,5 @@ def _draw_shares(axes: Axes, plan: Plan) -> None:
     axes.set_ylim(0, 112)
     axes.set_yticks([0, 25, 50, 75, 100])
     axes.set_ylabel("% of the time", fontsize=8.5, color=INK)
-    axes.set_title("How often a recipient is within, on the road", loc="left", fontsize=9.5, color=INK)
+    axes.set_title("How often a recipient is this near, on the road", loc="left", fontsize=9.5, color=INK)
     axes.legend(frameon=False, fontsize=7.5, loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2)

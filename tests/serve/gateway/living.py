@@ -315,7 +315,7 @@ class Command:
         """Return where it listens, once it does."""
         assert self.process.stderr is not None
         end = time.monotonic() + LONG_S
-        while (match := re.search(rb"The gateway runs(?: on (http\S+))? ", self._written)) is None:
+        while (match := re.search(rb"The gateway is running(?: on (http\S+))? ", self._written)) is None:
             assert time.monotonic() < end, self._written
             if select.select([self.process.stderr], [], [], 0.2)[0]:
                 part = os.read(self.process.stderr.fileno(), 1 << 16)

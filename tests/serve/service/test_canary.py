@@ -15,7 +15,7 @@ import pytest
 from geoblanket.serve.metrics import configure_logs
 from geoblanket.serve.service.bundles import BundleStore
 from geoblanket.serve.service.report import ReportWorker
-from tests.serve.service.living import Command, live
+from tests.serve.service.living import PATIENCE_S, Command, live
 from tests.serve.service.reporting import NOW, ToldDevice, here, make_ledger
 
 CANARY = re.compile(r"41[.,]?00137|8[.,]?59826|3317", re.ASCII)
@@ -54,7 +54,7 @@ def test_a_running_service_tells_no_true_location(town: Path, tmp_path: Path) ->
     ledger = make_ledger(tmp_path / "a.ledger")
     with (
         Command([town, "--ledger", ledger, "--set", "access_log=true"]) as command,
-        httpx.Client(base_url=command.url) as client,
+        httpx.Client(base_url=command.url, timeout=PATIENCE_S) as client,
     ):
         statuses = []
         for content, kind in bodies():

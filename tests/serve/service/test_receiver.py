@@ -199,7 +199,7 @@ def test_the_command_receives_reports_and_writes_down_none(path: Path, tmp_path:
     near_model().save(tmp_path / "city.model")
     with (
         Command([path, "--model", tmp_path / "city.model", "--set", "access_log=true"]) as command,
-        httpx.Client(base_url=command.url) as client,
+        httpx.Client(base_url=command.url, timeout=PATIENCE_S) as client,
     ):
         good = {"vehicle": "canary 331", "slot": NOW, "cell": 3317}
         assert client.post("/v1/track", json=good).is_success

@@ -109,16 +109,21 @@ def _bent(near: Floats, a: float, h: int, g: float) -> float:
 
 
 def _largest_sums(near: Floats, a: float, circle: tuple[float, int], positions: Floats, bounds: Floats) -> Floats:
-    """Return F at β = e^bound, the largest over positions and the corners of the polygon around a circle."""
+    """Return F at β = e^bound, the largest over positions and the corners of the polygon around a circle.
+
+    A mirror that keeps a position keeps the cells and the polygon too: corners on one side of it are enough.
+    """
     radius, corners = circle
     angles = (2 * np.arange(corners) + 1) * math.pi / corners
     moves = radius / math.cos(math.pi / corners) * np.column_stack((np.cos(angles), np.sin(angles)))
+    above_axis, above_diagonal = angles < math.pi, (angles - math.pi / 4) % (2 * math.pi) < math.pi  # one side of each
     largest = np.zeros(len(bounds))
     for position in positions:
         x, y = (near - position).T
         r = np.hypot(x, y)
         p = np.exp(-a * r)
-        for east, north in moves:
+        needed = (above_axis | (position[1] != 0)) & (above_diagonal | (position[0] != position[1]))
+        for east, north in moves[needed]:
             losses = a * (np.sqrt((x - east) ** 2 + (y - north) ** 2) - r)
             np.maximum(largest, excess(p, losses, bounds), out=largest)
     return largest
