@@ -1,7 +1,7 @@
 """Renew docs/tables/blankets.md from the studies of three cities: `.venv/bin/python docs/make_study.py FOLDER`.
 
-FOLDER/CITY/study is written by `geoblanket reproduce CITY --out FOLDER`, or by `geoblanket blanket study`. Only figures
-and numbers about groups of 200 samples or more come into the documentation, no traces.
+FOLDER/CITY/CITY/study is written by `geoblanket reproduce CITY --data ../shared/data --out FOLDER/CITY`. Only figures and
+numbers about groups of 200 samples or more come into the documentation, no traces.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ DOCS = Path(__file__).parent
 PAGE = DOCS / "tables" / "blankets.md"
 CITIES = ("porto", "rome", "sanfrancisco")
 FIGURES = {"sanfrancisco": ("p-by-region", "p-by-speed")}
-COMMAND = "`geoblanket reproduce CITY --data DATA --out FOLDER`, then `docs/make_study.py FOLDER`"
+COMMAND = "`geoblanket reproduce CITY --data DATA --out FOLDER/CITY`, then `docs/make_study.py FOLDER`"
 BEGIN, END = "<!-- made by make_study.py -->", "<!-- end -->"
 
 
@@ -68,9 +68,9 @@ def shares(folder: Path, studies: dict[str, dict[str, Any]]) -> Iterator[tuple[s
     for city, study in studies.items():
         by = study["main"]
         found, equal = (
-            pl.read_csv(folder / city / "study" / f"{name}.csv") for name in ("rejections", "rejections-equal")
+            pl.read_csv(folder / city / city / "study" / f"{name}.csv") for name in ("rejections", "rejections-equal")
         )
-        findings = pl.read_parquet(folder / city / "study" / "findings.parquet").filter(by=by, status="tested")
+        findings = pl.read_parquet(folder / city / city / "study" / "findings.parquet").filter(by=by, status="tested")
         alike = dict(equal.filter(by=by).select("m", "share").iter_rows())
         effects = dict(findings.group_by("m").agg(pl.col("effect_size").median()).iter_rows())
         for row in found.filter(by=by).sort("m").iter_rows(named=True):
@@ -81,11 +81,11 @@ def shares(folder: Path, studies: dict[str, dict[str, Any]]) -> Iterator[tuple[s
 
 def main(folder: Path) -> None:
     """Renew the page and its figures."""
-    paths = {city: folder / city / "study" / "study.json" for city in CITIES}
+    paths = {city: folder / city / city / "study" / "study.json" for city in CITIES}
     studies = {city: json.loads(path.read_text(encoding="utf-8")) for city, path in paths.items()}
     for city, names in FIGURES.items():
         for name in names:
-            shrink(folder / city / "study" / f"{name}.png", DOCS / "images" / f"study-{city}-{name}.png")
+            shrink(folder / city / city / "study" / f"{name}.png", DOCS / "images" / f"study-{city}-{name}.png")
     (version,) = {study["about"]["geoblanket"] for study in studies.values()}
     said = "\n".join(f"- {city_name(city)}: {study['summary'][0]}" for city, study in studies.items())
     parts = [

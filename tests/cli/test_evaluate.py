@@ -128,9 +128,6 @@ def test_what_is_missing_is_told(tmp_path: Path) -> None:
     code, table, _, _ = run("evaluate", "--experiment", "help")
     assert code == 0
     assert "paper" in table
-    code, _, _, error = run("evaluate", "paper", "--data", tmp_path, "--out", tmp_path / "out", "--set", "city=porto")
-    assert code == 1
-    assert "nodes.csv" in str(error)
-    paper = ("evaluate", "paper", "--data", tmp_path, "--out", tmp_path / "never")
-    assert run(*paper, "--setting", "unpublished")[0] == 2
+    reproduce = ("reproduce", "porto", "--data", tmp_path, "--out", tmp_path / "never")
+    assert run(*reproduce, "--setting", "unpublished")[0] == 2
     assert not (tmp_path / "never").exists()

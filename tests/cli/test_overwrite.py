@@ -51,7 +51,8 @@ COMMANDS = {
     "fence export --ledger no --out OUT": "OUT",
     EVALUATE: "OUT/results.parquet",
     f"{EVALUATE} --resume": "OUT/results.csv",
-    "evaluate paper --data no --out OUT": "OUT/results.csv",
+    "reproduce porto --data no --out OUT": "OUT/results.csv",
+    "reproduce rome --data no --out OUT --resume": "OUT/results.json",
 }
 """Commands whose inputs are missing, and what exists of their outputs."""
 WITHOUT = {

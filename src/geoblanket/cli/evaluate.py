@@ -68,7 +68,7 @@ _EVALUATE = Settings(
     _EvaluateSettings,
     "geoblanket.lab.evaluate.city_data:CityFiles",
     "geoblanket.lab.evaluate.running:evaluate_cities",
-    without=("predictor", "findings", "resume", "tell"),
+    without=("predictor", "findings", "raw", "resume", "tell"),
 )
 _REPRODUCE = Settings(_ReproduceSettings, "geoblanket.lab.evaluate.running:evaluate_cities", without=("resume", "tell"))
 

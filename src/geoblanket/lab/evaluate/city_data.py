@@ -208,6 +208,8 @@ class CityFiles:
     """Where the vehicles with one destination each are: a table of latitudes and longitudes without a header."""
     time_zone: str = "UTC"
     """Of the hours."""
+    raw: tuple[Path, ...] = ()
+    """Public files that it was made from; results have their hashes."""
 
     def __repr__(self) -> str:
         return options_repr(self)

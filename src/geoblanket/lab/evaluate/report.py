@@ -86,7 +86,7 @@ def write_report(
     about
         How the results were made, as `read_results` returns it.
     chapters
-        Further chapters of the page, before its checks.
+        Further chapters of the page, after its answers.
 
     Returns
     -------
@@ -109,13 +109,13 @@ def write_report(
         page.heading(question)
         for city, line in cities.items():
             page.paragraph(f"{city_name(city)}: {line}" if len(cities) > 1 else line)
+    more: dict[str, Any] = {}
+    for add_chapter in chapters:
+        more |= add_chapter(page, comparison)
     for heading, blocks in sections(results, comparison):
         page.heading(heading)
         for block in blocks:
             _add_block(page, block, folder, several_cities=results["city"].n_unique() > 1)
-    more: dict[str, Any] = {}
-    for add_chapter in chapters:
-        more |= add_chapter(page, comparison)
     _add_sanity(page, violations, about.get("notes", []))
     _add_parameters(page, about)
     folder.write_json(

@@ -276,6 +276,7 @@ def _about(
 ) -> dict[str, Any]:
     def identity(files: CityFiles) -> dict[str, Any]:
         paths = {name: value for name, value in vars(files).items() if isinstance(value, Path)}
+        paths |= {f"raw {path.name}": path for path in files.raw}
         for path in paths.values():
             if not path.is_file():
                 raise InputError("no such file", path=path)

@@ -23,6 +23,7 @@ from geoblanket.lab.study.report import write_report
 from geoblanket.lab.study.running import StudyOptions, run_study
 from geoblanket.mobility.histories import LONGEST_PAST
 from geoblanket.mobility.matching import match_traces
+from geoblanket.mobility.walks import Split, scan_walks, split_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.importer import import_roads
 from geoblanket.roads.simplification import in_largest_part
@@ -163,6 +164,7 @@ def prepare_city(
         "traces.parquet": preparation.traces,
         "walks.parquet": preparation.walks,
         "walks-nodes.parquet": preparation.walks_between_nodes,
+        "walks-train.parquet": preparation.training_walks,
         "findings.parquet": preparation.findings,
         "city.predictor": preparation.predictor,
     }.items():
@@ -178,6 +180,7 @@ def prepare_city(
         traces=folder / "traces.parquet",
         locations=locations if locations.exists() else None,
         time_zone=city.time_zone,
+        raw=(*(source / name for name in city.roads), preparation.raw_traces()),
     )
 
 
@@ -205,8 +208,10 @@ def study_city(
 def _check_setting(path: Path, setting: PaperSetting) -> None:
     """Keep the setting with the files that are made for it; refuse files of another."""
     wanted = json.dumps(asdict(setting), indent=2)
-    if path.exists() and path.read_text(encoding="utf-8") != wanted:
-        raise MismatchError(f"{path.parent}: was prepared for another setting ({path.name}). Give another folder.")
+    if path.exists():
+        if path.read_text(encoding="utf-8") != wanted:
+            raise MismatchError(f"{path.parent}: was prepared for another setting ({path.name}). Give another folder.")
+        return
     make_folder(path.parent)
     with atomic_output(path) as temporary:
         temporary.write_text(wanted, encoding="utf-8")
@@ -237,14 +242,19 @@ class _Preparation:
         graph.save(out)
 
     def traces(self, out: Path) -> None:
-        for name, kind in self.city.traces.items():
+        file = self.raw_traces()
+        kind = self.city.traces[file.name]
+        reading = Reading(columns=_TABLE_COLUMNS if kind == "table" else {})
+        with temporary_folder(out) as folder:
+            imported = folder / out.name
+            import_traces([file], imported, format=kind, reading=reading, progress=self.progress)
+            _draw_trips(imported, out, self.setting.max_points)
+
+    def raw_traces(self) -> Path:
+        """Return the first file of traces that is there."""
+        for name in self.city.traces:
             if (self.source / name).exists():
-                reading = Reading(columns=_TABLE_COLUMNS if kind == "table" else {})
-                with temporary_folder(out) as folder:
-                    imported = folder / out.name
-                    import_traces([self.source / name], imported, format=kind, reading=reading, progress=self.progress)
-                    _draw_trips(imported, out, self.setting.max_points)
-                return
+                return self.source / name
         names = " or ".join(self.city.traces)
         raise InputError(f"has no {names}", path=self.source, hint=f"Get the public file: {self.city.public}")
 
@@ -255,9 +265,20 @@ class _Preparation:
         # Of the whole city: blankets need many walks, and are found for regions of the map, not for places.
         self._match(out, self.folder / "whole.roads", spacing_m=0.0)
 
+    def training_walks(self, out: Path) -> None:
+        # Those of vehicles that the evaluation does not hold out: nothing is learned from the others.
+        judged, _ = scan_walks(self.folder / "walks.parquet")
+        parts = split_walks(judged, path=self.folder / "walks.parquet", part="held_out", split=Split())
+        of_judged = pl.Series(parts.walks[parts.chosen]).implode()
+        held_out = judged.filter(pl.col("walk").is_in(of_judged)).select("vehicle").unique()
+        walks, about = scan_walks(self.folder / "walks-nodes.parquet")
+        write_table(
+            walks.join(held_out, on="vehicle", how="anti", maintain_order="left"), out, kind="walks", about=about
+        )
+
     def findings(self, out: Path) -> None:
         discover(
-            self.folder / "walks-nodes.parquet",
+            self.folder / "walks-train.parquet",
             self.folder / "whole.roads",
             DiscoveryOptions(
                 by=[self.city.by or self.setting.by],

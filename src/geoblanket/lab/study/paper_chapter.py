@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from geoblanket._display import Interval, text
+from geoblanket._display import Interval, counted, text
 from geoblanket._files import atomic_output
 from geoblanket._page import Page
 from geoblanket.errors import InputError
@@ -104,7 +104,11 @@ def paper_chapter(claims: Sequence[Claim]) -> Chapter:
         if claims:
             page.heading(CLAIMS_HEADING)
             page.note(_NOT_ALIKE)
-            add_claims(page, claims)
+            shown = [claim for claim in claims if claim.measured is not None]
+            if shown:
+                add_claims(page, shown)
+            left = counted(len(claims) - len(shown), "claim")
+            page.paragraph(f"{left} of the paper could not be measured in this run; claims.csv has them all.")
         return {"paper": [claim.as_dict() for claim in claims]}
 
     return add
