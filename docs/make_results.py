@@ -2,7 +2,7 @@
 
 FOLDER holds a folder of results for each city, porto, rome and sanfrancisco, of `geoblanket reproduce CITY --data
 ../shared/data --experiment docs/three-cities.toml --out FOLDER/CITY`. Tables become CSV files, which the page includes.
-With `--claims`, FOLDER holds the results of one city with `--setting published`, and docs/tables/paper.csv is renewed
+With `--claims`, each FOLDER holds the results of one city with `--setting published`; docs/tables/paper.csv is renewed
 instead. docs/results.md is written by hand. Only numbers about groups of vehicles come into the documentation.
 """
 
@@ -20,6 +20,7 @@ from geoblanket.lab.evaluate.panels import Panel, label_of, main_panels, saved, 
 from geoblanket.lab.evaluate.results import read_results
 from geoblanket.lab.evaluate.sanity import CHECK_NAMES, Violation, check_results
 from geoblanket.lab.evaluate.tables import gain_cell, loss_cell
+from geoblanket.lab.study.paper import Claim
 from geoblanket.lab.study.paper_chapter import check_paper, read_facts, write_claims
 
 DOCS = Path(__file__).parent
@@ -109,15 +110,21 @@ def renew(folder: Path) -> None:
     PAGE.write_text(f"{before}{BEGIN}\n" + "\n".join(parts) + f"{END}{after}", encoding="utf-8")
 
 
-def renew_claims(folder: Path) -> None:
-    """Write the paper's claims with the numbers of one city."""
-    results, made = read_results(folder)
-    write_claims(check_paper(results, read_facts(folder, made["cities"])), DOCS / "tables" / "paper.csv")
+def renew_claims(folders: Sequence[Path]) -> None:
+    """Write the paper's claims with the numbers of some cities."""
+    claims: list[Claim] = []
+    for folder in folders:
+        results, made = read_results(folder)
+        claims += check_paper(results, read_facts(folder, made["cities"]))
+    write_claims(claims, DOCS / "tables" / "paper.csv")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, metavar="FOLDER")
+    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
     parser.add_argument("--claims", action="store_true")
     options = parser.parse_args()
-    (renew_claims if options.claims else renew)(options.folder)
+    if options.claims:
+        renew_claims(options.folders)
+    else:
+        renew(options.folders[0])
