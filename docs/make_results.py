@@ -1,7 +1,8 @@
 """Renew docs/tables/mechanisms.md: `.venv/bin/python docs/make_results.py FOLDER`.
 
 FOLDER holds a folder of results for each city, porto, rome and sanfrancisco, of `geoblanket reproduce CITY --data
-../shared/data --experiment docs/three-cities.toml --out FOLDER/CITY`. Tables become CSV files, which the page includes.
+../shared/data --experiment docs/three-cities.toml --experiment docs/three-cities-small-zones.toml --out FOLDER/CITY`.
+Tables become CSV files, which the page includes.
 With `--claims`, each FOLDER holds the results of one city with `--setting published`; docs/tables/paper.csv is renewed
 instead. docs/results.md is written by hand. Only numbers about groups of vehicles come into the documentation.
 """
@@ -26,11 +27,14 @@ from geoblanket.lab.study.paper_chapter import check_paper, read_facts, write_cl
 DOCS = Path(__file__).parent
 PAGE = DOCS / "tables" / "mechanisms.md"
 CITIES = ("porto", "rome", "sanfrancisco")
-COMMAND = "`geoblanket reproduce CITY --data DATA --experiment docs/three-cities.toml --out FOLDER/CITY`"
+COMMAND = (
+    "`geoblanket reproduce CITY --data DATA --experiment docs/three-cities.toml --experiment "
+    "docs/three-cities-small-zones.toml --out FOLDER/CITY`"
+)
 BEGIN, END = "<!-- made by make_results.py -->", "<!-- end -->"
 ZONES = (
-    "city", "the same for all", "ε or cost per km", "method", "a location costs", "rows", "loss by one report, km",
-    "tracked loss, km", "below LP", "below LP+Markov1", "error by one report, km", "tracked error, km",
+    "city", "zones", "the same for all", "ε or cost per km", "method", "a location costs", "rows",
+    "loss by one report, km", "tracked loss, km", "below LP", "below LP+Markov1", "error by one report, km", "tracked error, km",
 )  # fmt: skip
 LOSSES, ERRORS = (Measure.HELD_OUT_LOSS, Measure.TRACKED_LOSS), (Measure.SINGLE_ERROR, Measure.TRACKED_ERROR)
 WHOLE_CITY = ("city", "ε per km", "method", "error by one report, km", "tracked error, km", "tracked loss, km")
@@ -43,13 +47,18 @@ def in_zones(panel: Panel) -> Iterator[tuple[str, ...]]:
         for method in panel.methods:
             cost, rows = (panel.number(method, name, point) for name in (Measure.EPSILON_PER_LOCATION, Measure.ROWS))
             yield (
-                city_name(panel.city), same, number(point), label_of(method),
+                city_name(panel.city), size(panel), same, number(point), label_of(method),
                 UNKNOWN if cost is None else number(cost), UNKNOWN if rows is None else f"{rows:,.0f}",
                 *(loss_cell(panel.value(method, name, point)) for name in LOSSES),
                 *(gain_cell(None if method == other else saved(panel, method, other, point, Measure.TRACKED_LOSS))
                   for other in ("lp", "lp_markov1")),
                 *(loss_cell(panel.value(method, name, point)) for name in ERRORS),
             )  # fmt: skip
+
+
+def size(panel: Panel) -> str:
+    """Return how large the zones of a comparison are."""
+    return f"{panel.setting['max_places']:g} places, {panel.setting['spacing_m']:g} m"
 
 
 def in_whole_city(panel: Panel) -> Iterator[tuple[str, ...]]:
@@ -68,7 +77,7 @@ def about(panel: Panel) -> str:
         for name in (Measure.HELD_OUT_VEHICLES, Measure.HELD_OUT_STEPS, Measure.TRACKED_ERROR_PRIOR)
     )
     return (
-        f"- {city_name(panel.city)}: {vehicles.value:,.0f} held-out vehicles, {steps.value:,.0f} steps in these zones. "
+        f"- {city_name(panel.city)}, zones of {size(panel)} apart: {vehicles.value:,.0f} held-out vehicles, {steps.value:,.0f} steps in these zones. "
         f"By zones alone, the tracker is {1000 * blind.value:,.0f} m off."
     )
 
@@ -88,11 +97,13 @@ def renew(folder: Path) -> None:
     violations: list[Violation] = []
     for city in CITIES:
         results, made = read_results(folder / city)
-        plain = main_panels(results)
-        equal = [panel for panel in sweep_panels(results) if panel.along == Varied.EQUAL_COST]
-        zones += [row for panel in (*plain, *equal) for row in in_zones(panel)]
-        whole += [row for panel in whole_city_panels(results) for row in in_whole_city(panel)]
-        judged += [about(panel) for panel in plain]
+        for experiment in results["experiment"].unique(maintain_order=True):
+            part = results.filter(experiment=experiment)
+            plain = main_panels(part)
+            equal = [panel for panel in sweep_panels(part) if panel.along == Varied.EQUAL_COST]
+            zones += [row for panel in (*plain, *equal) for row in in_zones(panel)]
+            whole += [row for panel in whole_city_panels(part) for row in in_whole_city(panel)]
+            judged += [about(panel) for panel in plain]
         violations += check_results(results)
         versions.add(made["software"]["geoblanket"])
     (version,) = versions
