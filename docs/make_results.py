@@ -34,7 +34,8 @@ COMMAND = (
 BEGIN, END = "<!-- made by make_results.py -->", "<!-- end -->"
 ZONES = (
     "city", "zones", "the same for all", "ε or cost per km", "method", "a location costs", "rows",
-    "loss by one report, km", "tracked loss, km", "below LP", "below LP+Markov1", "error by one report, km", "tracked error, km",
+    "loss by one report, km", "tracked loss, km", "below LP", "below LP+Markov1",
+    "error by one report, km", "tracked error, km",
 )  # fmt: skip
 LOSSES, ERRORS = (Measure.HELD_OUT_LOSS, Measure.TRACKED_LOSS), (Measure.SINGLE_ERROR, Measure.TRACKED_ERROR)
 WHOLE_CITY = ("city", "ε per km", "method", "error by one report, km", "tracked error, km", "tracked loss, km")
@@ -77,8 +78,8 @@ def about(panel: Panel) -> str:
         for name in (Measure.HELD_OUT_VEHICLES, Measure.HELD_OUT_STEPS, Measure.TRACKED_ERROR_PRIOR)
     )
     return (
-        f"- {city_name(panel.city)}, zones of {size(panel)} apart: {vehicles.value:,.0f} held-out vehicles, {steps.value:,.0f} steps in these zones. "
-        f"By zones alone, the tracker is {1000 * blind.value:,.0f} m off."
+        f"- {city_name(panel.city)}, zones of {size(panel)} apart: {vehicles.value:,.0f} held-out vehicles, "
+        f"{steps.value:,.0f} steps in these zones. By zones alone, the tracker is {1000 * blind.value:,.0f} m off."
     )
 
 
