@@ -4,8 +4,8 @@ Run `python -m benchmarks.released_learning ROADS WALKS` with a road graph and w
 error of a tracker after five rounds over 5,000 to 200,000 reports of drawn trips, and over those of the walks. A start
 from roads alone stands beside one from a model that was learned privately from the walks (ε-train = 1, δ = 1e-6), and
 beside the true walks behind the same reports, which nobody would have. `--only 5000,sample` takes some of the rows.
-`--days 1,7,21` takes the reports of the walks in their first days instead, and `--trips N` judges only so many trips.
-`--order 1` takes another order.
+`--days 1,7,21` takes the reports of the walks in their first days instead, of the first `--vehicles N` if so asked, and
+`--trips N` judges only so many trips. `--order 1` takes another order.
 
 Reports are those of a lattice with ε = 2 without hold. Drawn trips are from the chain of order 3 of all walks, as
 are the 1,000 others that are judged; of the walks, a fifth of the vehicles is held out and judged. Models have order 2.
@@ -44,13 +44,17 @@ VEHICLES = 100
 ROUNDS = 5
 
 
-def first_days(fleet: Fleet, days: int, folder: Path) -> Fleet:
-    """Return the same fleet, to learn from what it drove in its first days."""
+def first_days(fleet: Fleet, days: int, vehicles: int | None, folder: Path) -> Fleet:
+    """Return the same fleet, to learn from what some of it drove in the first days."""
     frame, about = scan_walks(fleet.walks)
+    names = frame.select(pl.col("vehicle").unique()).collect()["vehicle"].sort()[:vehicles]
     begin = frame.select(pl.col("time").min()).collect().item()
-    kept = frame.filter(pl.col("time").min().over("walk") < begin + timedelta(days=days)).collect()
+    early = pl.col("time").min().over("walk") < begin + timedelta(days=days)
+    kept = frame.filter(pl.col("vehicle").is_in(names.implode())).filter(early).collect()
     write_table(kept, folder / f"days{days}.parquet", kind="walks", about=about)
-    return replace(fleet, name=f"{counted(days, 'day')}", walks=folder / f"days{days}.parquet")
+    return replace(
+        fleet, name=f"{counted(days, 'day')} of {counted(len(names), 'vehicle')}", walks=folder / f"days{days}.parquet"
+    )
 
 
 def row(fleet: Fleet, roads: str, starts: dict[str, MotionModel], folder: Path, order: int) -> tuple[str, ...]:
@@ -75,7 +79,7 @@ def row(fleet: Fleet, roads: str, starts: dict[str, MotionModel], folder: Path, 
 
 def main(arguments: list[str]) -> None:
     """Print the table."""
-    named = ("--only", "--days", "--trips", "--order")
+    named = ("--only", "--days", "--vehicles", "--trips", "--order")
     options = {name: arguments[arguments.index(name) + 1] for name in named if name in arguments}
     chosen = options["--only"].split(",") if "--only" in options else [*map(str, REPORTS), "sample"]
     days = [int(number) for number in options["--days"].split(",")] if "--days" in options else []
@@ -84,7 +88,7 @@ def main(arguments: list[str]) -> None:
     paths = [argument for position, argument in enumerate(arguments) if position not in given]
     if len(paths) != 2:
         print("Usage: python -m benchmarks.released_learning ROADS WALKS [--only N,...,sample | --days N,...]")
-        print("       [--trips N] [--order N]")
+        print("       [--vehicles N] [--trips N] [--order N]")
         return
     roads, walks = paths
     print(f"{machine()}: python -m benchmarks.released_learning {' '.join(arguments)}", flush=True)
@@ -95,7 +99,8 @@ def main(arguments: list[str]) -> None:
         private = learn_privately(graph, places, sample.walks, budget=TrainingBudget.of(1.0, 1e-6), order=order)
         road = learn_motion(graph, places, order=order, interval_s=sample.known.interval_s)
         starts = {"roads": road, "private": private}
-        rows = [row(first_days(sample, count, folder), roads, starts, folder, order) for count in days]
+        vehicles = int(options["--vehicles"]) if "--vehicles" in options else None
+        rows = [row(first_days(sample, count, vehicles, folder), roads, starts, folder, order) for count in days]
         truth = None if days or chosen == ["sample"] else learn_motion(graph, places, walks=walks, order=3)
         for which in [] if days else chosen:
             fleet = sample

@@ -1,8 +1,9 @@
 """Renew docs/tables/mechanisms.md: `.venv/bin/python docs/make_results.py FOLDER`.
 
 FOLDER holds a folder of results for each city, porto, rome and sanfrancisco, of `geoblanket reproduce CITY --data
-../shared/data --experiment docs/three-cities.toml --out FOLDER/CITY`. Tables become CSV files, which the page includes.
-With `--claims`, FOLDER holds the results of one city with `--setting published`, and docs/tables/paper.csv is renewed
+../shared/data --experiment docs/three-cities.toml --experiment docs/three-cities-small-zones.toml --out FOLDER/CITY`.
+Tables become CSV files, which the page includes.
+With `--claims`, each FOLDER holds the results of one city with `--setting published`; docs/tables/paper.csv is renewed
 instead. docs/results.md is written by hand. Only numbers about groups of vehicles come into the documentation.
 """
 
@@ -20,16 +21,21 @@ from geoblanket.lab.evaluate.panels import Panel, label_of, main_panels, saved, 
 from geoblanket.lab.evaluate.results import read_results
 from geoblanket.lab.evaluate.sanity import CHECK_NAMES, Violation, check_results
 from geoblanket.lab.evaluate.tables import gain_cell, loss_cell
+from geoblanket.lab.study.paper import Claim
 from geoblanket.lab.study.paper_chapter import check_paper, read_facts, write_claims
 
 DOCS = Path(__file__).parent
 PAGE = DOCS / "tables" / "mechanisms.md"
 CITIES = ("porto", "rome", "sanfrancisco")
-COMMAND = "`geoblanket reproduce CITY --data DATA --experiment docs/three-cities.toml --out FOLDER/CITY`"
+COMMAND = (
+    "`geoblanket reproduce CITY --data DATA --experiment docs/three-cities.toml --experiment "
+    "docs/three-cities-small-zones.toml --out FOLDER/CITY`"
+)
 BEGIN, END = "<!-- made by make_results.py -->", "<!-- end -->"
 ZONES = (
-    "city", "the same for all", "ε or cost per km", "method", "a location costs", "rows", "loss by one report, km",
-    "tracked loss, km", "below LP", "below LP+Markov1", "error by one report, km", "tracked error, km",
+    "city", "zones", "the same for all", "ε or cost per km", "method", "a location costs", "rows",
+    "loss by one report, km", "tracked loss, km", "below LP", "below LP+Markov1",
+    "error by one report, km", "tracked error, km",
 )  # fmt: skip
 LOSSES, ERRORS = (Measure.HELD_OUT_LOSS, Measure.TRACKED_LOSS), (Measure.SINGLE_ERROR, Measure.TRACKED_ERROR)
 WHOLE_CITY = ("city", "ε per km", "method", "error by one report, km", "tracked error, km", "tracked loss, km")
@@ -42,13 +48,18 @@ def in_zones(panel: Panel) -> Iterator[tuple[str, ...]]:
         for method in panel.methods:
             cost, rows = (panel.number(method, name, point) for name in (Measure.EPSILON_PER_LOCATION, Measure.ROWS))
             yield (
-                city_name(panel.city), same, number(point), label_of(method),
+                city_name(panel.city), size(panel), same, number(point), label_of(method),
                 UNKNOWN if cost is None else number(cost), UNKNOWN if rows is None else f"{rows:,.0f}",
                 *(loss_cell(panel.value(method, name, point)) for name in LOSSES),
                 *(gain_cell(None if method == other else saved(panel, method, other, point, Measure.TRACKED_LOSS))
                   for other in ("lp", "lp_markov1")),
                 *(loss_cell(panel.value(method, name, point)) for name in ERRORS),
             )  # fmt: skip
+
+
+def size(panel: Panel) -> str:
+    """Return how large the zones of a comparison are."""
+    return f"{panel.setting['max_places']:g} places, {panel.setting['spacing_m']:g} m"
 
 
 def in_whole_city(panel: Panel) -> Iterator[tuple[str, ...]]:
@@ -67,8 +78,8 @@ def about(panel: Panel) -> str:
         for name in (Measure.HELD_OUT_VEHICLES, Measure.HELD_OUT_STEPS, Measure.TRACKED_ERROR_PRIOR)
     )
     return (
-        f"- {city_name(panel.city)}: {vehicles.value:,.0f} held-out vehicles, {steps.value:,.0f} steps in these zones. "
-        f"By zones alone, the tracker is {1000 * blind.value:,.0f} m off."
+        f"- {city_name(panel.city)}, zones of {size(panel)} apart: {vehicles.value:,.0f} held-out vehicles, "
+        f"{steps.value:,.0f} steps in these zones. By zones alone, the tracker is {1000 * blind.value:,.0f} m off."
     )
 
 
@@ -87,11 +98,13 @@ def renew(folder: Path) -> None:
     violations: list[Violation] = []
     for city in CITIES:
         results, made = read_results(folder / city)
-        plain = main_panels(results)
-        equal = [panel for panel in sweep_panels(results) if panel.along == Varied.EQUAL_COST]
-        zones += [row for panel in (*plain, *equal) for row in in_zones(panel)]
-        whole += [row for panel in whole_city_panels(results) for row in in_whole_city(panel)]
-        judged += [about(panel) for panel in plain]
+        for experiment in results["experiment"].unique(maintain_order=True):
+            part = results.filter(experiment=experiment)
+            plain = main_panels(part)
+            equal = [panel for panel in sweep_panels(part) if panel.along == Varied.EQUAL_COST]
+            zones += [row for panel in (*plain, *equal) for row in in_zones(panel)]
+            whole += [row for panel in whole_city_panels(part) for row in in_whole_city(panel)]
+            judged += [about(panel) for panel in plain]
         violations += check_results(results)
         versions.add(made["software"]["geoblanket"])
     (version,) = versions
@@ -109,15 +122,21 @@ def renew(folder: Path) -> None:
     PAGE.write_text(f"{before}{BEGIN}\n" + "\n".join(parts) + f"{END}{after}", encoding="utf-8")
 
 
-def renew_claims(folder: Path) -> None:
-    """Write the paper's claims with the numbers of one city."""
-    results, made = read_results(folder)
-    write_claims(check_paper(results, read_facts(folder, made["cities"])), DOCS / "tables" / "paper.csv")
+def renew_claims(folders: Sequence[Path]) -> None:
+    """Write the paper's claims with the numbers of some cities."""
+    claims: list[Claim] = []
+    for folder in folders:
+        results, made = read_results(folder)
+        claims += check_paper(results, read_facts(folder, made["cities"]))
+    write_claims(claims, DOCS / "tables" / "paper.csv")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path, metavar="FOLDER")
+    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
     parser.add_argument("--claims", action="store_true")
     options = parser.parse_args()
-    (renew_claims if options.claims else renew)(options.folder)
+    if options.claims:
+        renew_claims(options.folders)
+    else:
+        renew(options.folders[0])

@@ -1,7 +1,8 @@
 """Renew docs/tables/blankets.md from the studies of three cities: `.venv/bin/python docs/make_study.py FOLDER`.
 
-FOLDER/CITY/study is written by `geoblanket reproduce CITY --out FOLDER`, or by `geoblanket blanket study`. Only figures
-and numbers about groups of 200 samples or more come into the documentation, no traces.
+FOLDER/CITY/CITY/study is written by `geoblanket reproduce CITY --data ../shared/data --out FOLDER/CITY`. Rows about the
+studies in docs/tables/paper.csv are renewed too. Only figures and numbers about groups of 200 samples or more come into
+the documentation, no traces.
 """
 
 from __future__ import annotations
@@ -16,13 +17,16 @@ from typing import Any
 import polars as pl
 from PIL import Image
 
-from geoblanket._display import city_name
+from geoblanket._display import Interval, city_name
+from geoblanket.lab.study.paper import CITIES as PAPER_CITIES
+from geoblanket.lab.study.paper import Measured, claims_table, judge
 
 DOCS = Path(__file__).parent
 PAGE = DOCS / "tables" / "blankets.md"
 CITIES = ("porto", "rome", "sanfrancisco")
 FIGURES = {"sanfrancisco": ("p-by-region", "p-by-speed")}
-COMMAND = "`geoblanket reproduce CITY --data DATA --out FOLDER`, then `docs/make_study.py FOLDER`"
+COMMAND = "`geoblanket reproduce CITY --data DATA --out FOLDER/CITY`, then `docs/make_study.py FOLDER`"
+STUDIED = ("correlation:", "classifier:", "rejected:", "sizes:found", "density:")
 BEGIN, END = "<!-- made by make_study.py -->", "<!-- end -->"
 
 
@@ -47,10 +51,8 @@ def claims(studies: dict[str, dict[str, Any]]) -> Iterator[tuple[str, ...]]:
     """Yield what each city says about each claim."""
     yield "claim", "the paper", *(f"{city_name(city)}: {what}" for city in studies for what in ("ours", "verdict"))
     tables = {city: {claim["key"]: claim for claim in study["claims"]} for city, study in studies.items()}
-    for key, claim in next(iter(tables.values())).items():
-        says = dict.fromkeys(tables[city][key]["paper"] for city in ("porto", "rome") if key in tables[city])
-        cells = (cell for city in studies for cell in told(tables[city].get(key)))
-        yield claim["topic"], " / ".join(says), *cells
+    for key, claim in tables["sanfrancisco"].items():  # has what the paper says of both cities
+        yield claim["topic"], claim["paper"], *(cell for city in studies for cell in told(tables[city].get(key)))
 
 
 def told(claim: dict[str, Any] | None) -> tuple[str, str]:
@@ -68,9 +70,9 @@ def shares(folder: Path, studies: dict[str, dict[str, Any]]) -> Iterator[tuple[s
     for city, study in studies.items():
         by = study["main"]
         found, equal = (
-            pl.read_csv(folder / city / "study" / f"{name}.csv") for name in ("rejections", "rejections-equal")
+            pl.read_csv(folder / city / city / "study" / f"{name}.csv") for name in ("rejections", "rejections-equal")
         )
-        findings = pl.read_parquet(folder / city / "study" / "findings.parquet").filter(by=by, status="tested")
+        findings = pl.read_parquet(folder / city / city / "study" / "findings.parquet").filter(by=by, status="tested")
         alike = dict(equal.filter(by=by).select("m", "share").iter_rows())
         effects = dict(findings.group_by("m").agg(pl.col("effect_size").median()).iter_rows())
         for row in found.filter(by=by).sort("m").iter_rows(named=True):
@@ -79,13 +81,33 @@ def shares(folder: Path, studies: dict[str, dict[str, Any]]) -> Iterator[tuple[s
             yield city_name(city), by, f"{row['m']}", f"{row['tested']:,}", *numbers
 
 
+def renew_claims(studies: dict[str, dict[str, Any]]) -> None:
+    """Replace the rows about the studies in the table of all claims."""
+    judged = []
+    for city in PAPER_CITIES:
+        found = {claim["key"]: claim for claim in studies[city]["claims"]}
+        measured = {
+            key: Measured(claim["measured"], Interval.of(*claim["interval"]), words=claim["words"])
+            for key, claim in found.items()
+        }
+        judged += [claim for claim in judge(measured, city, every=True) if claim.key.startswith(STUDIED)]
+    header, *rows = claims_table(judged)
+    new = {row[:2]: row for row in rows}
+    path = DOCS / "tables" / "paper.csv"
+    old = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
+    if tuple(old[0]) != header:
+        raise SystemExit(f"{path} has other columns than the claims of {' and '.join(PAPER_CITIES)}")
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file, lineterminator="\n").writerows(new.get((row[0], row[1]), row) for row in old)
+
+
 def main(folder: Path) -> None:
     """Renew the page and its figures."""
-    paths = {city: folder / city / "study" / "study.json" for city in CITIES}
+    paths = {city: folder / city / city / "study" / "study.json" for city in CITIES}
     studies = {city: json.loads(path.read_text(encoding="utf-8")) for city, path in paths.items()}
     for city, names in FIGURES.items():
         for name in names:
-            shrink(folder / city / "study" / f"{name}.png", DOCS / "images" / f"study-{city}-{name}.png")
+            shrink(folder / city / city / "study" / f"{name}.png", DOCS / "images" / f"study-{city}-{name}.png")
     (version,) = {study["about"]["geoblanket"] for study in studies.values()}
     said = "\n".join(f"- {city_name(city)}: {study['summary'][0]}" for city, study in studies.items())
     parts = [
@@ -94,6 +116,7 @@ def main(folder: Path) -> None:
         included("rejected", shares(folder, studies)),
         included("claims", claims(studies)),
     ]
+    renew_claims(studies)
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
     PAGE.write_text(f"{before}{BEGIN}\n" + "\n".join(parts) + f"{END}{after}", encoding="utf-8")

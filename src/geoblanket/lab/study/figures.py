@@ -119,7 +119,12 @@ def _draw_key(axes: Axes, cells: bool) -> None:
     names[0] = f"p ≤ {_EDGES[1]:g}"
     patches = [Patch(facecolor=to_hex(_COLOURS(number)), label=name) for number, name in enumerate(names)]
     patches.append(
-        Patch(facecolor=_UNKNOWN, hatch="////" if cells else None, edgecolor="#ffffff", label="too few samples")
+        Patch(
+            facecolor=_UNKNOWN,
+            hatch="////" if cells else None,
+            edgecolor="#ffffff",
+            label="too few samples, or unresolved",
+        )
     )
     title = "p-value of the hypothesis\n(blue: rejected at 0.05)"
     axes.legend(handles=patches, title=title, loc="center", frameon=False, fontsize=8, title_fontsize=8)
