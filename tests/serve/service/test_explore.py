@@ -153,7 +153,7 @@ def test_few_lattices_are_kept_and_each_is_made_once(explorer: Explorer, monkeyp
     assert made.count(16.0) == 2  # it was forgotten
 
 
-def test_a_plan_says_what_the_command_says(site: Live, explorer: Explorer, small_town: Town) -> None:
+def test_a_plan_says_what_the_command_says(site: Live, explorer: Explorer) -> None:
     first = site.client.post("/explore/plan", json=WISH).json()
     assert (first["simulated"], first["home"]["fence_radius_km"]) == (False, 0.62)
     assert first["recommended"]["on_the_road"] is None
