@@ -168,7 +168,8 @@ def test_letters_have_edges_where_they_should(open_page: Open, site: Live) -> No
             found.push([key >> 3, value, at]); if ((key & 7) === 2) at += value; } return found; };
         const [[, length, start]] = fields(0, bytes.length);
         return fields(start, start + length).filter(([field]) => field === 3).map(([, size, at]) => {
-            const glyph = Object.fromEntries(fields(at, at + size).map(([field, value, where]) => [field, [value, where]]));
+            const parts = fields(at, at + size).map(([field, value, where]) => [field, [value, where]]);
+            const glyph = Object.fromEntries(parts);
             const picture = glyph[2] ? [...bytes.slice(glyph[2][1], glyph[2][1] + glyph[2][0])] : [];
             return [glyph[1][0], glyph[3][0], glyph[4][0], picture.length, Math.max(0, ...picture)];
         });
