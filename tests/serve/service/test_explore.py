@@ -20,8 +20,8 @@ from typer.testing import CliRunner
 from geoblanket._geodesy import haversine_m
 from geoblanket.cli.main import app
 from geoblanket.errors import InputError, MismatchError, ParameterError
-from geoblanket.mechanism import certainty, load_bundle
-from geoblanket.mechanism.certainty import times_in_100
+from geoblanket.mechanism import load_bundle
+from geoblanket.mechanism.certainty import certainty, times_in_100
 from geoblanket.mechanism.promise import AtRest, fenced_m
 from geoblanket.planning import Wishes, make_plan
 from geoblanket.roads.graph import RoadGraph
