@@ -139,8 +139,8 @@ function style({ roads, scenery }) {
         paint: {
           "circle-color": colours().accent,
           "circle-radius": ["interpolate", ["exponential", 2], ["zoom"], 0, ["get", "radius"], 20, ["*", 2 ** 20, ["get", "radius"]]],
-          "circle-blur": 0.9,
-          "circle-opacity": 0.16,
+          "circle-blur": 1,
+          "circle-opacity": 0.11,
         },
       },
       ...(scenery ? labelLayers() : []),
@@ -231,6 +231,11 @@ export class CityMap {
   /** Take all off the map that is not the city. */
   clear() {
     for (const name of LIVE) this.set(name, []);
+  }
+
+  /** Whether all of a box can be seen. */
+  sees(box) {
+    return box.every((corner) => this.map.getBounds().contains(corner));
   }
 
   /** Move so that a box can be seen. */
