@@ -88,7 +88,7 @@ function labelLayers() {
 }
 
 function liveLayers() {
-  const { accent, other, ink, paper } = colours();
+  const { accent, other, ink, older, paper } = colours();
   const layer = (id, type, source, paint, more = {}) => ({ id, type, source, paint, ...more });
   const round = { layout: { "line-cap": "round", "line-join": "round" } };
   return [
@@ -98,7 +98,7 @@ function liveLayers() {
     layer("within-edge", "line", "within", { "line-color": other, "line-width": 2 }),
     ...["ways", "moving"].flatMap((source) => [
       layer(`${source}-casing`, "line", source, { "line-color": paper, "line-width": byKind(8.5, 0, 7), "line-opacity": byKind(0.85, 0, 0.85) }, round),
-      layer(`${source}-line`, "line", source, { "line-color": byKind(ink, ink, other), "line-width": byKind(5, 3, 3.5), "line-opacity": byKind(1, 0.4, 1) }, round),
+      layer(`${source}-line`, "line", source, { "line-color": byKind(ink, older, other), "line-width": byKind(5, 3, 3.5) }, round),
     ]),
     layer("reports-points", "circle", "reports", {
       "circle-color": accent, "circle-radius": 4.5, "circle-opacity": ["get", "age"],
