@@ -69,7 +69,8 @@ def save(page: Page, name: str) -> None:
     page.wait_for_timeout(3000)
     picture = Image.open(BytesIO(page.screenshot())).convert("RGB")
     # A palette makes the files several times smaller, and nobody sees it.
-    picture.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(IMAGES / name, optimize=True)
+    small = picture.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    small.save(IMAGES / name, optimize=True)
 
 
 def take_pictures(browser: Browser, address: str) -> None:
