@@ -21,8 +21,6 @@ from playwright.sync_api import Browser, Page, sync_playwright
 IMAGES = Path(__file__).parent / "images"
 COMMAND = str(Path(sys.executable).with_name("geoblanket"))
 FLAGS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--disable-background-networking"]
-LATTICE = 3
-"""Which of the bundles in the list is shown: a lattice of a larger ε."""
 
 
 @contextmanager
@@ -55,12 +53,13 @@ def served(folder: Path) -> Iterator[str]:
 
 
 def opened(browser: Browser, address: str, view: str, *, dark: bool = False) -> Page:
-    """Open the page in a view."""
+    """Open the page in a view, once everything is there."""
     page = browser.new_page(
-        viewport={"width": 1360, "height": 850}, color_scheme="dark" if dark else "light", reduced_motion="reduce"
+        viewport={"width": 1280, "height": 800}, color_scheme="dark" if dark else "light", reduced_motion="reduce"
     )
+    page.set_default_timeout(120_000)
     page.goto(f"{address}/#{view}")
-    page.wait_for_selector("body[data-ready=true]", state="attached")
+    page.wait_for_selector("body[data-shown=true]", state="attached")
     return page
 
 
@@ -70,25 +69,20 @@ def save(page: Page, name: str) -> None:
     page.wait_for_timeout(3000)
     picture = Image.open(BytesIO(page.screenshot())).convert("RGB")
     # A palette makes the files several times smaller, and nobody sees it.
-    picture.quantize(128, dither=Image.Dither.NONE).save(IMAGES / name, optimize=True)
+    small = picture.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    small.save(IMAGES / name, optimize=True)
 
 
 def take_pictures(browser: Browser, address: str) -> None:
     """Take the pictures that the documentation shows."""
-    save(opened(browser, address, "start"), "page-start.png")
-    page = opened(browser, address, "explore")
-    page.locator("#bundle").select_option(index=LATTICE)
-    save(page, "page-explore.png")
-    page = opened(browser, address, "home", dark=True)
-    page.locator("#bundle").select_option(index=LATTICE)
-    page.locator("#home-chart svg").wait_for()
-    save(page, "page-home.png")
-    page = opened(browser, address, "replay")
-    page.locator("#bundle").select_option(index=LATTICE)
-    page.locator("#way-chart svg").wait_for()
-    page.locator("#way-step").fill("24")
-    page.locator("#way-chart").scroll_into_view_if_needed()
-    save(page, "page-replay.png")
+    save(opened(browser, address, "story"), "page-story.png")
+    page = opened(browser, address, "choose")
+    page.get_by_role("button", name="Get a plan").click()
+    page.wait_for_selector("#plan[aria-busy=false]")
+    save(page, "page-choose.png")
+    page = opened(browser, address, "choose?a=4,60,50,1&b=1,60,50,0", dark=True)
+    page.locator("#figures").scroll_into_view_if_needed()
+    save(page, "page-compare.png")
 
 
 if __name__ == "__main__":

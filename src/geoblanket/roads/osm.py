@@ -117,7 +117,7 @@ def _read_osm(files: Sequence[OsmFile], progress: Progress) -> RoadsRead:
         )
     credit = credit_of_programs(written_by)
     with _refusing_bad_data(files[0]):
-        scenery = read_scenery(files, locations)
+        scenery = read_scenery([file.open for file in files], locations)
     return RoadsRead(_graph_of_ways(ways, counts, path=files[0].path, credit=credit), counts, scenery)
 
 

@@ -7,17 +7,14 @@ lakes may be missing; rivers are drawn along their middle.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
 
 import osmium
 from osmium.filter import KeyFilter
 from osmium.osm import NODE, WAY
 
 from geoblanket.roads.graph import ROAD_CLASSES
-
-if TYPE_CHECKING:
-    from geoblanket.roads.osm import OsmFile
 
 _PLACES: Final = ("city", "town", "borough", "suburb", "quarter", "village", "neighbourhood")
 """Kinds of named places, the most important first."""
@@ -37,15 +34,24 @@ _LEAST_RING: Final = 4
 _Line = list[list[float]]
 
 
-def read_scenery(files: Iterable[OsmFile], locations: osmium.NodeLocationsForWays) -> bytes:
-    """Return the scenery of files as GeoJSON; features have a `kind`: place, street, water, river or park."""
+def read_scenery(
+    opening: Iterable[Callable[[osmium.osm.osm_entity_bits], osmium.io.Reader]],
+    locations: osmium.NodeLocationsForWays,
+) -> bytes:
+    """Return the scenery of files as GeoJSON; features have a `kind`: place, street, water, river or park.
+
+    Parameters
+    ----------
+    opening
+        What opens each file for one kind of objects.
+    """
     features: list[dict[str, Any]] = []
     streets: dict[tuple[str, int], list[_Line]] = {}
-    for file in files:
+    for opened in opening:
         has_place, has_key = KeyFilter("place"), KeyFilter(*_KEYS)  # the iterators do not keep them alive
-        with file.open(NODE) as reader:
+        with opened(NODE) as reader:
             features += filter(None, map(_place, osmium.OsmFileIterator(reader, has_place)))
-        with file.open(WAY) as reader:
+        with opened(WAY) as reader:
             features += _areas_and_rivers(osmium.OsmFileIterator(reader, locations, has_key), streets)
     features += [
         _feature("MultiLineString", _joined(lines), "street", name=name, rank=rank)

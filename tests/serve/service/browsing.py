@@ -58,11 +58,13 @@ def open_page(browser: Browser) -> Iterator[Open]:
     wrong: list[str] = []
     contexts = []
 
-    def opened(address: str, view: str = "explore", *, width: int = 900, height: int = 800, dark: bool = False) -> Page:
+    def opened(
+        address: str, view: str = "story", *, width: int = 900, dark: bool = False, moving: bool = False
+    ) -> Page:
         context = browser.new_context(
-            viewport={"width": width, "height": height},
+            viewport={"width": width, "height": 700},
             color_scheme="dark" if dark else "light",
-            reduced_motion="reduce",
+            reduced_motion="no-preference" if moving else "reduce",
         )
         contexts.append(context)
         page = context.new_page()
@@ -93,7 +95,7 @@ def centre(element: Locator) -> tuple[float, float]:
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 
-def pixels(page: Page, frame: str = "#map") -> np.ndarray[tuple[int, int, int], np.dtype[np.int16]]:
+def pixels(page: Page, frame: str = "#map-a") -> np.ndarray[tuple[int, int, int], np.dtype[np.int16]]:
     picture = page.locator(frame).screenshot()
     return np.asarray(Image.open(io.BytesIO(picture)).convert("RGB")).astype(np.int16)
 
@@ -110,9 +112,3 @@ def wait_until(page: Page, holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < end, "what was waited for did not come"
         page.wait_for_timeout(100)
-
-
-def metres_of(page: Page, row: str) -> float:
-    text = page.locator("#figures tr", has_text=row).locator("td").first.inner_text()
-    value, unit = text.split()
-    return float(value) * {"m": 1, "km": 1000}[unit]

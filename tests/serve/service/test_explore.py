@@ -20,8 +20,9 @@ from typer.testing import CliRunner
 from geoblanket._geodesy import haversine_m
 from geoblanket.cli.main import app
 from geoblanket.errors import InputError, MismatchError, ParameterError
-from geoblanket.mechanism import certainty, load_bundle
-from geoblanket.mechanism.certainty import times_in_100
+from geoblanket.mechanism import load_bundle
+from geoblanket.mechanism.certainty import certainty, times_in_100
+from geoblanket.mechanism.lattice.making import spec_over
 from geoblanket.mechanism.promise import AtRest, fenced_m
 from geoblanket.planning import Wishes, make_plan
 from geoblanket.roads.graph import RoadGraph
@@ -138,7 +139,7 @@ def test_few_lattices_are_kept_and_each_is_made_once(explorer: Explorer, monkeyp
         made.append(epsilon)
         return original(area, epsilon=epsilon)
 
-    original = settings.spec_over
+    original = spec_over
     monkeypatch.setattr(settings, "spec_over", making)
     lattices = settings.MadeLattices(explorer.lattices.area)
     for hold_m, interval_s in product((0.0, 50.0), (30, 60)):
@@ -153,7 +154,7 @@ def test_few_lattices_are_kept_and_each_is_made_once(explorer: Explorer, monkeyp
     assert made.count(16.0) == 2  # it was forgotten
 
 
-def test_a_plan_says_what_the_command_says(site: Live, explorer: Explorer, small_town: Town) -> None:
+def test_a_plan_says_what_the_command_says(site: Live, explorer: Explorer) -> None:
     first = site.client.post("/explore/plan", json=WISH).json()
     assert (first["simulated"], first["home"]["fence_radius_km"]) == (False, 0.62)
     assert first["recommended"]["on_the_road"] is None

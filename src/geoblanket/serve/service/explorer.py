@@ -107,10 +107,11 @@ class Explorer:
 
     @property
     def setting(self) -> Setting:
-        """Where the page begins: the first lattice that is served, with a fence."""
-        return next(filter(None, self._settings()), None) or Setting(
-            epsilon=_EPSILON, interval_s=_INTERVAL_S, hold_m=HOLD_M, fence_km=_FENCE_KM
-        )
+        """Where the page begins: the lattice of middle ε among those that are served, with a fence."""
+        offered = sorted(filter(None, self._settings()), key=lambda setting: setting.epsilon)
+        if offered:
+            return offered[len(offered) // 2]
+        return Setting(epsilon=_EPSILON, interval_s=_INTERVAL_S, hold_m=HOLD_M, fence_km=_FENCE_KM)
 
     def _settings(self) -> Iterator[Setting | None]:
         """Yield the setting of each bundle; None where the page cannot offer it."""

@@ -202,7 +202,7 @@ export class ChooseView {
       ...(lives[0].drive ? [drive] : []),
       { name: "nights at home", seconds: NIGHTS_S, show: (share) => this.tellNights(maps, share) },
     ]);
-    if (maps.length > 1 || !known) maps[0].map.fit(lives[0].drive ? maps[0].driveBox : maps[0].nightsBox);
+    if (!known || maps.length > 1 || maps[0].fenceUnseen) maps[0].map.fit(lives[0].drive ? maps[0].driveBox : maps[0].nightsBox);
     this.player.show(at ?? (lives[0].drive ? 0.6 * DRIVE_S : NIGHTS_S));
     this.showFigures();
     const model = lives[0].drive?.model;

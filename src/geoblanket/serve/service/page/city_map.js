@@ -88,7 +88,7 @@ function labelLayers() {
 }
 
 function liveLayers() {
-  const { accent, other, ink, paper } = colours();
+  const { accent, other, ink, older, paper } = colours();
   const layer = (id, type, source, paint, more = {}) => ({ id, type, source, paint, ...more });
   const round = { layout: { "line-cap": "round", "line-join": "round" } };
   return [
@@ -98,7 +98,7 @@ function liveLayers() {
     layer("within-edge", "line", "within", { "line-color": other, "line-width": 2 }),
     ...["ways", "moving"].flatMap((source) => [
       layer(`${source}-casing`, "line", source, { "line-color": paper, "line-width": byKind(8.5, 0, 7), "line-opacity": byKind(0.85, 0, 0.85) }, round),
-      layer(`${source}-line`, "line", source, { "line-color": byKind(ink, ink, other), "line-width": byKind(5, 3, 3.5), "line-opacity": byKind(1, 0.4, 1) }, round),
+      layer(`${source}-line`, "line", source, { "line-color": byKind(ink, older, other), "line-width": byKind(5, 3, 3.5) }, round),
     ]),
     layer("reports-points", "circle", "reports", {
       "circle-color": accent, "circle-radius": 4.5, "circle-opacity": ["get", "age"],
@@ -139,8 +139,8 @@ function style({ roads, scenery }) {
         paint: {
           "circle-color": colours().accent,
           "circle-radius": ["interpolate", ["exponential", 2], ["zoom"], 0, ["get", "radius"], 20, ["*", 2 ** 20, ["get", "radius"]]],
-          "circle-blur": 0.9,
-          "circle-opacity": 0.16,
+          "circle-blur": 1,
+          "circle-opacity": 0.11,
         },
       },
       ...(scenery ? labelLayers() : []),
@@ -231,6 +231,11 @@ export class CityMap {
   /** Take all off the map that is not the city. */
   clear() {
     for (const name of LIVE) this.set(name, []);
+  }
+
+  /** Whether all of a box can be seen. */
+  sees(box) {
+    return box.every((corner) => this.map.getBounds().contains(corner));
   }
 
   /** Move so that a box can be seen. */

@@ -87,6 +87,12 @@ export class LifeMap {
     this.map.showCircle("fence", fence?.center ?? null, fence?.radius_m);
   }
 
+  /** Whether the fence is out of sight, in part. */
+  get fenceUnseen() {
+    const { fence } = this.life;
+    return fence !== null && !this.map.sees(boxAt(fence.center, fence.radius_m));
+  }
+
   /** The box of the drive. */
   get driveBox() {
     const { drive, home, fence } = this.life;

@@ -5,11 +5,11 @@ const STORED = "geoblanket-theme";
 const COLOURS = {
   light: {
     paper: "#eeece5", road: "#ffffff", mainRoad: "#fff3cf", casing: "#cfc9bb", water: "#bcd9e6", park: "#dbe8cf",
-    label: "#5f6670", place: "#3b424d", halo: "#f7f6f2", ink: "#1d2530", accent: "#0e6f8c", other: "#b4500a",
+    label: "#5f6670", place: "#3b424d", halo: "#f7f6f2", ink: "#1d2530", older: "#878b91", accent: "#0e6f8c", other: "#b4500a",
   },
   dark: {
     paper: "#14181e", road: "#2c343e", mainRoad: "#3b4652", casing: "#14181e", water: "#17303f", park: "#1a2a22",
-    label: "#9aa6b2", place: "#c9d1d9", halo: "#14181e", ink: "#f1f4f6", accent: "#5cc4de", other: "#f5a44d",
+    label: "#9aa6b2", place: "#c9d1d9", halo: "#14181e", ink: "#f1f4f6", older: "#8b949e", accent: "#5cc4de", other: "#f5a44d",
   },
 }; // prettier-ignore
 
