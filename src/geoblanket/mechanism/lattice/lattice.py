@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import astuple, dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Final
 
 import numpy as np
@@ -23,6 +23,30 @@ from geoblanket.mechanism.promise import DISCLOSED_BY_HOLD, DISCLOSED_BY_LATTICE
 from geoblanket.mechanism.sampling import random_word, random_words
 
 _AT_A_TIME: Final = 1 << 12
+
+
+class _Numbers:
+    """All numbers of a lattice, for comparison: two with the same numbers have the same verdict."""
+
+    def __init__(self, spec: LatticeSpec) -> None:
+        self.spec = spec
+        table = spec.multipliers
+        rest = replace(spec, multipliers=np.empty(0, np.int32))
+        self._all = (*astuple(rest)[:-1], table.dtype.str, table.shape, table.tobytes())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Numbers) and self._all == other._all
+
+    def __hash__(self) -> int:
+        return hash(self._all)
+
+
+@lru_cache(maxsize=16)
+def _verdict(numbers: _Numbers) -> tuple[LatticeCertificate, Ints]:
+    """Verify the numbers of a lattice, once in this process: a bundle that is made is written and read back."""
+    certificate, totals = verify_lattice(numbers.spec)
+    totals.setflags(write=False)
+    return certificate, totals
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -56,7 +80,7 @@ class Lattice:
         # In the memory of a `bytes` object, which nothing can make writeable: what was verified is what is drawn from.
         table = np.asarray(spec.multipliers)
         spec = replace(spec, multipliers=np.frombuffer(table.tobytes(), table.dtype).reshape(table.shape))
-        certificate, totals = verify_lattice(spec)
+        certificate, totals = _verdict(_Numbers(spec))
         largest = largest_hold_mm(spec.epsilon_micro)
         if not 0 <= hold_mm <= largest:
             raise MechanismError(
