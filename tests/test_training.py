@@ -74,7 +74,7 @@ promises = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(promises)
 def test_what_is_written_is_read(made: TrainingPromise) -> None:
     text = json.dumps(made.as_json())
@@ -83,7 +83,7 @@ def test_what_is_written_is_read(made: TrainingPromise) -> None:
     assert Training.parsed(json.loads(json.dumps(whole.as_json()))) == whole
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(promises, st.floats(0.01, 0.99), st.sampled_from(["epsilon", "delta", "noise"]), st.data())
 def test_a_smaller_epsilon_delta_or_noise_is_refused(
     made: TrainingPromise, factor: float, number: str, data: st.DataObject

@@ -74,7 +74,7 @@ def zones(draw: st.DrawFn) -> tuple[Places, np.ndarray, HistoryCounts, dict[str,
     return places, np.array(zone, np.int32), no_steps(3) if steps is None else counted(steps), options
 
 
-@settings(max_examples=150)
+@settings(max_examples=80)
 @given(made=zones(), seed=st.integers(0, 2**32 - 1))
 def test_rows_are_never_further_apart_than_any_two_histories(
     made: tuple[Places, np.ndarray, HistoryCounts, dict[str, object]], seed: int

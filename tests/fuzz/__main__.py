@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes at once")
     parser.add_argument("--finds", type=Path, default=Path("fuzz-finds"), help="folder for files that do harm")
-    parser.add_argument("--replay", type=Path, help="read one such file again, with its traceback; needs --target")
+    parser.add_argument("--replay", type=Path, action="append", help="read such a file again; needs its --target")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -139,10 +140,15 @@ def _work(options: argparse.Namespace) -> int:
 def _replay(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as place:
         seeds = make_seeds(_folder(Path(place) / "seeds"))
-        target = TARGETS[options.target[0]]
-        path = Path(shutil.copy(options.replay, Path(place) / f"input.{target.ending}"))
-        target.run(path, seeds)
-    return 0
+        failed = False
+        for name, file in zip(options.target, options.replay, strict=True):
+            path = Path(shutil.copy(file, Path(place) / f"input.{TARGETS[name].ending}"))
+            try:
+                TARGETS[name].run(path, seeds)
+            except Exception:
+                failed = True
+                traceback.print_exc()
+    return int(failed)
 
 
 def _keep(folder: Path, name: str, what: str, data: bytes) -> None:

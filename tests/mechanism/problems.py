@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import cvxpy
 import numpy as np
+import pytest
 
 from geoblanket._arrays import Floats
 from geoblanket.mechanism.problem import Problem
+
+
+def some_seeds(count: int, *, of: int) -> list[Any]:
+    """Return seeds of which the first few are in the default tests, and all in the slow ones."""
+    return [pytest.param(seed, marks=[pytest.mark.slow] if seed >= count else []) for seed in range(of)]
 
 
 def whole_mm(distance_km: Floats) -> Floats:
@@ -55,6 +60,8 @@ def random_problem(
 
 def optimum_by_cvxpy(problem: Problem) -> float:
     """Return the optimum of the linear program as CVXPY and Clarabel see it."""
+    import cvxpy  # takes seconds, and most who import this module have no use for it
+
     cp: Any = cvxpy
     table = cp.Variable(problem.loss.shape, nonneg=True)
     constraints = [cp.sum(table, axis=1) == 1]

@@ -223,7 +223,7 @@ def test_the_command_says_that_every_report_spends_budget(tmp_path: Path, roads:
     command = ["perturb", str(tmp_path / "a.bundle"), "--roads", str(roads), "--out", str(tmp_path / "out.parquet")]
     done = CliRunner().invoke(app, [*command, "--walks", str(tmp_path / "w.parquet")])
     assert done.exit_code == 0, done.output
-    assert "Every report spent budget: a location pays up to 40 per km" in done.stderr
+    assert "Every report spent budget: up to 40 per km for each location" in done.stderr
     assert "4,800 per km" in done.stdout
     done = CliRunner().invoke(app, command)
     assert done.exit_code == 1

@@ -252,8 +252,9 @@ def test_the_command_needs_no_roads_and_says_what_it_costs(lattice_path: Path, t
     done = CliRunner().invoke(app, [*command, "--traces", str(traces)])
     assert done.exit_code == 0, done.output
     told = " ".join(done.stderr.split())
-    assert "one costs 2 per km. An hour on the road, one report every 30 s, adds up to 240 per km at most." in told
+    assert "Every draw spent 2 per km of the budget." in told
+    assert "An hour on the road, one report every 30 s, adds up to 240 per km at most." in told
     assert "The vehicle with the most draws (100) spent 200 per km" in told
     done = CliRunner().invoke(app, [*command, "--traces", str(traces), "--json"])
     assert json.loads(done.stdout)["reports"] == 100
-    assert "Walks need --roads" in str(CliRunner().invoke(app, [*command, "--walks", str(traces)]).exception)
+    assert "--walks needs --roads" in str(CliRunner().invoke(app, [*command, "--walks", str(traces)]).exception)

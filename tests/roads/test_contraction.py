@@ -66,7 +66,7 @@ roads_strategy = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(roads_strategy)
 def test_contraction_keeps_every_distance_time_and_metre(roads: list[Road]) -> None:
     before = network(roads)
@@ -85,7 +85,7 @@ def test_contraction_keeps_every_distance_time_and_metre(roads: list[Road]) -> N
         )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(roads_strategy)
 def test_contraction_leaves_no_bend_no_loop_and_true_shapes(roads: list[Road]) -> None:
     before = network(roads)

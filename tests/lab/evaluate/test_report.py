@@ -63,7 +63,8 @@ def test_the_page_needs_no_internet_and_lets_no_markup_in(page: str) -> None:
 def test_the_answers_come_first(page: str) -> None:
     order = [
         "Which mechanism should I use?</h2>", "What does privacy cost?</h2>", "Would an attacker win?</h2>",
-        "The paper&#x27;s numbers and ours</h2>", "Loss against ε</h2>", "Loss: one destination</h2>", "Leakage and attackers</h2>",
+        "The paper&#x27;s numbers and ours</h2>", "Loss against ε</h2>", "Loss: one destination</h2>",
+        "Leakage and attackers</h2>",
         "Utility against privacy</h2>", "it is known anyway)</h2>", "Time, memory and size</h2>",
         "Is the comparison sound?</h2>", "Every parameter</h2>",
     ]  # fmt: skip

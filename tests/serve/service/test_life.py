@@ -17,6 +17,7 @@ from geoblanket.cli.main import app
 from geoblanket.errors import MismatchError
 from geoblanket.mechanism import load_bundle
 from geoblanket.mechanism.bundle.storage import save_lattice
+from geoblanket.mechanism.lattice.lattice import Lattice
 from geoblanket.mobility.walks import MatchedWalks
 from geoblanket.release.fence import NO_FENCES
 from geoblanket.roads.graph import RoadGraph
@@ -192,7 +193,7 @@ def test_without_a_fence_nights_find_a_home(near: Path, graph: RoadGraph) -> Non
     assert (found["draws"], found["lives"]) == (1, 200)
     assert found["error_m"][0] == pytest.approx(500, rel=0.25)
     assert found["error_m"][29] == pytest.approx(1000 * (np.pi / 30) ** 0.5 / 4, rel=0.25)
-    every_report = nights(lattice.held(0), *home, interval_s=600, radius_km=None, graph=graph)
+    every_report = nights(Lattice.verified(lattice.spec), *home, interval_s=600, radius_km=None, graph=graph)
     assert every_report["draws"] == 48
     assert every_report["error_m"][0] == pytest.approx(1000 * (np.pi / 48) ** 0.5 / 4, rel=0.25)
     assert every_report["error_m"][29] < 25

@@ -210,6 +210,6 @@ def test_the_command_receives_reports_and_writes_down_none(path: Path, tmp_path:
         assert "/v1/track" in client.get("/openapi.json").json()["paths"]
         code, written = command.stop()
     assert code == 0
-    assert "Serving 1 bundle and where vehicles are that report to it on" in written
+    assert "Serving 1 bundle and estimates of where vehicles are on" in written
     assert "POST /v1/track 200" in written
     assert not re.search(rf"canary|\b331[78]\b|{NOW}|Traceback", written)

@@ -165,14 +165,14 @@ def save_bundle(
 
 
 def save_lattice(
-    path: str | Path, spec: LatticeSpec | Lattice, *, hold_mm: int = 0, version: int, interval_s: float
+    path: str | Path, spec: LatticeSpec, *, hold_mm: int = 0, version: int, interval_s: float
 ) -> LatticeBundle:
     """Verify a lattice, write it to one file, wholly or not at all, and return it as `load_bundle` would.
 
     Parameters
     ----------
     spec
-        Its numbers; or a lattice, which was verified when it was made.
+        Its numbers.
     hold_mm
         Within this distance of where the last report was drawn, that report is repeated, millimetres; 0: never.
     version
@@ -180,8 +180,7 @@ def save_lattice(
     interval_s
         Seconds from one report to the next.
     """
-    lattice = spec.held(hold_mm) if isinstance(spec, Lattice) else Lattice.verified(spec, hold_mm)
-    spec = lattice.spec
+    lattice = Lattice.verified(spec, hold_mm)
     header = LatticeHeader(version, round(interval_s * 1000), hold_mm, spec)
     try:
         LatticeHeader.parsed(header.as_fields())

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import astuple, dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Final
 
 import numpy as np
@@ -23,6 +23,30 @@ from geoblanket.mechanism.promise import DISCLOSED_BY_HOLD, DISCLOSED_BY_LATTICE
 from geoblanket.mechanism.sampling import random_word, random_words
 
 _AT_A_TIME: Final = 1 << 12
+
+
+class _Numbers:
+    """All numbers of a lattice, for comparison: two with the same numbers have the same verdict."""
+
+    def __init__(self, spec: LatticeSpec) -> None:
+        self.spec = spec
+        table = spec.multipliers
+        rest = replace(spec, multipliers=np.empty(0, np.int32))
+        self._all = (*astuple(rest)[:-1], table.dtype.str, table.shape, table.tobytes())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Numbers) and self._all == other._all
+
+    def __hash__(self) -> int:
+        return hash(self._all)
+
+
+@lru_cache(maxsize=16)
+def _verdict(numbers: _Numbers) -> tuple[LatticeCertificate, Ints]:
+    """Verify the numbers of a lattice, once in this process: a bundle that is made is written and read back."""
+    certificate, totals = verify_lattice(numbers.spec)
+    totals.setflags(write=False)
+    return certificate, totals
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -56,8 +80,13 @@ class Lattice:
         # In the memory of a `bytes` object, which nothing can make writeable: what was verified is what is drawn from.
         table = np.asarray(spec.multipliers)
         spec = replace(spec, multipliers=np.frombuffer(table.tobytes(), table.dtype).reshape(table.shape))
-        certificate, totals = verify_lattice(spec)
-        _check_hold(spec, hold_mm)
+        certificate, totals = _verdict(_Numbers(spec))
+        largest = largest_hold_mm(spec.epsilon_micro)
+        if not 0 <= hold_mm <= largest:
+            raise MechanismError(
+                f"A report can be held within 0 to {largest / 1000:,.0f} m, the mean error of a report at this ε. Got "
+                f"{hold_mm / 1000:g} m instead."
+            )
         drawing = Drawing(spec, prepare=True)
         if not np.array_equal(drawing.totals(), totals):
             raise LatticeViolation("What this machine draws from is not what was verified: its arithmetic differs")
@@ -77,11 +106,6 @@ class Lattice:
             rounding_mm=spec.plane.rounding_mm,
         )
         return cls._of(spec, hold_mm, certificate, Drawing(spec, prepare=False))
-
-    def held(self, hold_mm: int) -> Lattice:
-        """Return the same lattice with another hold, which no weight depends on: nothing is verified again."""
-        _check_hold(self.spec, hold_mm)
-        return self._of(self.spec, hold_mm, self.certificate, self._drawing)
 
     @classmethod
     def _of(cls, spec: LatticeSpec, hold_mm: int, certificate: LatticeCertificate, drawing: Drawing) -> Lattice:
@@ -240,15 +264,6 @@ class Lattice:
         hold = f"held within {self.hold_m:g} m" if self.hold_mm else "never held"
         cells = f"{self.cells:,} cells of {self.cell_m:g} m"
         return cells, f"ε = {self.epsilon:g} per km", hold, "verified exactly"
-
-
-def _check_hold(spec: LatticeSpec, hold_mm: int) -> None:
-    largest = largest_hold_mm(spec.epsilon_micro)
-    if not 0 <= hold_mm <= largest:
-        raise MechanismError(
-            f"A report can be held within 0 to {largest / 1000:,.0f} m, the mean error of a report at this ε. Got "
-            f"{hold_mm / 1000:g} m instead."
-        )
 
 
 def largest_hold_mm(epsilon_micro: int) -> int:

@@ -74,7 +74,6 @@ class MadeLattices:
         self._lock = threading.Lock()
         keep: Callable[..., Any] = lru_cache(MOST_LATTICES)
         self._spec: Callable[[float], LatticeSpec] = keep(lambda epsilon: spec_over(area, epsilon=epsilon))
-        self._lattice: Callable[[float], Lattice] = keep(lambda epsilon: Lattice.verified(self._spec(epsilon)))
         self._bundle: Callable[[float, int, int], Made] = keep(self._saved)
         self._promise: Callable[[float, int, int], Promise] = keep(self._promised)
 
@@ -126,5 +125,5 @@ class MadeLattices:
     def _saved(self, epsilon: float, interval_s: int, hold_mm: int) -> Made:
         with TemporaryDirectory() as folder:
             path = Path(folder) / "made.bundle"
-            bundle = save_lattice(path, self._lattice(epsilon), hold_mm=hold_mm, version=1, interval_s=interval_s)
+            bundle = save_lattice(path, self._spec(epsilon), hold_mm=hold_mm, version=1, interval_s=interval_s)
             return Made(bundle, path.read_bytes())
