@@ -104,7 +104,7 @@ def test_few_models_are_kept_and_most_intervals_share_one(graph: RoadGraph, tmp_
     models = MotionModels(graph=graph)
     lattice = load_lattice(save_city(tmp_path / "city.bundle", at=at)).lattice
     every = {
-        seconds: models.of(save_lattice(tmp_path / f"{seconds}.bundle", lattice, version=1, interval_s=seconds))
+        seconds: models.of(save_lattice(tmp_path / f"{seconds}.bundle", lattice.spec, version=1, interval_s=seconds))
         for seconds in (30, 60, 600, 3600, 45)
     }
     assert every[30] is every[60] is every[600] is every[3600] is not every[45]
