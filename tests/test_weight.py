@@ -1,4 +1,4 @@
-"""The package stays small enough for a few people to know all of it."""
+"""The package and its pages stay small enough for a few people to know all of them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import tokenize
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "geoblanket"
+DOCS = Path(__file__).parents[1] / "docs"
+MOST_WORDS = 35_000
+"""Of all pages together, with their tables."""
 LARGEST = {"modules": 300, "code lines": 40_000, "code lines of a module": 500}
 _NO_CODE = {
     *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
@@ -35,3 +38,10 @@ def test_the_package_stays_small() -> None:
     counts = [code_lines(path.read_text()) for path in SOURCE.rglob("*.py")]
     weight = {"modules": len(counts), "code lines": sum(counts), "code lines of a module": max(counts)}
     assert {name: value for name, value in weight.items() if value > LARGEST[name]} == {}
+
+
+def test_the_pages_stay_few() -> None:
+    """A fact stands in one place: what is written again is cut, or linked to."""
+    words = {page.name: len(page.read_text().split()) for page in DOCS.rglob("*.md")}
+    longest = sorted(words, key=words.__getitem__, reverse=True)[:5]
+    assert sum(words.values()) <= MOST_WORDS, {name: words[name] for name in longest}

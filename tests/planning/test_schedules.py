@@ -12,7 +12,6 @@ from geoblanket.mechanism.promise import fenced_m
 from geoblanket.planning.schedules import (
     Schedule,
     fence_km,
-    schedule_by_distance,
     schedule_commands,
 )
 from geoblanket.release import Budget, Device, Ledger
@@ -39,23 +38,6 @@ def test_a_stay_costs_one_report(tmp_path: Path) -> None:
     with Device.open(bundle, ledger=None, budget=Budget(schedule.report, 10 * HOUR_S), replay=True) as device:
         cells = {device.report(LAT, LON, START + step * schedule.interval_s).cell for step in range(8 * 60)}
     assert len(cells) == 1
-
-
-@pytest.mark.parametrize("off_km", [0.25, 0.5, 4.0])
-def test_half_of_all_reports_are_further_off(off_km: float) -> None:
-    schedule = schedule_by_distance(off_km, interval_s=60)
-    noise_km = np.random.default_rng(3).gamma(2, 1 / schedule.epsilon, 40_000)
-    # ε is rounded down to two digits, so reports may be further off than asked for by up to 9 %.
-    assert 0.45 < np.mean(noise_km < off_km) < 0.51
-    assert schedule.interval_s == 60
-
-
-def test_what_devices_refuse_is_not_recommended() -> None:
-    assert schedule_by_distance(0.085, interval_s=30).epsilon <= 20
-    with pytest.raises(
-        ParameterError, match=r"must be from 0\.01 to 20 per km\. Got 20\.9[0-9]* instead\. Devices refuse"
-    ):
-        schedule_by_distance(0.08, interval_s=30)
 
 
 def test_a_fence_keeps_what_was_asked_for_and_little_more() -> None:

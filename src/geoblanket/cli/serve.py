@@ -135,7 +135,7 @@ def serve(
         app = create_app(store, reports=reports, tracking=tracking, explorer=explorer, limits=limits, hosts=hosts)
         configure_logs(access=chosen.access_log)
         parts = (
-            counted(len(store.bundles), "bundle"),
+            counted(len(store.bundles), "bundle") if store.bundles else "the page",
             "" if reports is None else "this vehicle's reports",
             "" if tracking is None else "estimates of where vehicles are",
         )

@@ -13,8 +13,8 @@ from typing import Final
 
 from geoblanket._arguments import checked
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.costs import HOUR_S, LARGEST_EPSILON, SMALLEST_EPSILON, check_epsilon
-from geoblanket.mechanism.promise import HOME_M_PER_KM, fenced_m, found_km, laplace_errors
+from geoblanket.mechanism.costs import HOUR_S, LARGEST_EPSILON, SMALLEST_EPSILON
+from geoblanket.mechanism.promise import HOME_M_PER_KM, fenced_m, found_km
 
 MONTH_NIGHTS: Final = 30
 _FENCES_KM: Final = (0.1, 10.0)
@@ -54,28 +54,6 @@ class Schedule:
     def found_m(self, returns: int) -> float:
         """Return an attacker's mean error about a place without a fence after some stays, metres."""
         return 1000 * found_km(self.epsilon, returns)
-
-
-def schedule_by_distance(off_km: float, *, interval_s: float) -> Schedule:
-    """Return the schedule by which half of all single reports are this far off or further.
-
-    This follows from planar Laplace noise alone. A plan also estimates what a tracker learns from a trip.
-
-    Parameters
-    ----------
-    off_km
-        The median distance from a report to the truth, kilometres.
-    interval_s
-        Seconds from one report to the next.
-
-    Raises
-    ------
-    ParameterError
-        If devices would refuse the ε that this needs.
-    """
-    # The noise is proportional to 1/ε.
-    needed = laplace_errors(1.0).median_km / off_km
-    return Schedule(round_down(check_epsilon(needed, name="The ε for reports this far off")), interval_s)
 
 
 def fence_km(home_m: float) -> float:

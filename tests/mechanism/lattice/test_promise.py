@@ -147,6 +147,29 @@ def test_cells_too_coarse_are_refused_by_both() -> None:
     general_refuses(spec)
 
 
+def test_a_verdict_is_for_the_same_numbers_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[LatticeSpec] = []
+
+    def asking(spec: LatticeSpec) -> object:
+        asked.append(spec)
+        return verify_lattice(spec)
+
+    Lattice.verified(SPEC)
+    monkeypatch.setattr("geoblanket.mechanism.lattice.lattice.verify_lattice", asking)
+    same = replace(SPEC, multipliers=SPEC.multipliers.copy())
+    assert Lattice.verified(same).certificate == LATTICE.certificate
+    assert asked == []
+    multipliers = SPEC.multipliers.copy()
+    multipliers[7] += 1
+    plane = replace(SPEC.plane, south_e7=SPEC.plane.south_e7 + 1)
+    for other in (replace(SPEC, multipliers=multipliers), replace(SPEC, rate=SPEC.rate + 10**6)):
+        for _ in range(2):  # a refusal is not kept
+            with pytest.raises(LatticeViolation):
+                Lattice.verified(other)
+    Lattice.verified(replace(SPEC, plane=plane))
+    assert len(asked) == 5
+
+
 @pytest.mark.parametrize("index", [0, 7, 20])
 def test_a_multiplier_plus_one_is_refused_by_both(index: int) -> None:
     multipliers = SPEC.multipliers.copy()

@@ -172,13 +172,13 @@ class Explorer:
         trip
             The number of a trip of the walks, which ends at the home; None: the drive is made up.
         """
+        if trip is not None and trip not in self.trips:
+            raise Refused(NO_TRIP)
         bundle = self.lattices.bundle(setting).bundle
         (lat, lon), graph = at or self.home, self.graph
         with self._turn():
             way = None
             if graph is not None:
-                if trip is not None and trip not in self.trips:
-                    raise Refused(NO_TRIP)
                 interval_s = setting.interval_s
                 way = commute(graph, lat, lon, interval_s=interval_s) if trip is None else self.trips[trip]
                 way = way.in_slots(interval_s)

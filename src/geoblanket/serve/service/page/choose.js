@@ -102,10 +102,15 @@ export class ChooseView {
     });
   }
 
-  showPlan({ in_words: words, wishes, judged_by: judged }, final) {
+  showPlan({ in_words: words, wishes, judged_by: judged, simulated }, final) {
     const [headline, ...others] = words;
+    const about = simulated
+      ? `Errors on the road are estimates, by simulation. ${judged}`
+      : final
+        ? "The service has no roads, so errors on the road are not estimated."
+        : "The error on the road is being simulated, and decides how often to report …";
     const outcomes = wishes.map(({ asked_in_words: asked, got_in_words: got, kept }) => {
-      const mark = kept === null ? "not yet known" : kept ? "kept" : "not kept";
+      const mark = kept === null ? (final ? "not known" : "not yet known") : kept ? "kept" : "not kept";
       return element("li", { class: kept === false ? "unkept" : "" }, `Asked: ${asked}. This plan: ${got} `, element("strong", {}, `(${mark})`), ".");
     });
     const said = others.filter((sentence) => !sentence.startsWith("Not kept"));
@@ -115,7 +120,7 @@ export class ChooseView {
       element("p", { class: "headline" }, headline),
       element("ul", {}, ...outcomes),
       ...first.map((sentence) => element("p", {}, sentence)),
-      element("p", { class: "hint" }, final ? `Errors on the road are estimates, by simulation. ${judged}` : "The error on the road is being simulated, and decides how often to report …"),
+      element("p", { class: "hint" }, about),
       element("details", {}, element("summary", {}, "All of the plan, in words"), list(rest)),
     );
     byId("plan").setAttribute("aria-busy", String(!final));
