@@ -244,6 +244,7 @@ class _Quick(Parameters):
     max_rows: int = 300
     time_limit_s: Number = 60.0
     gap: Number = 0.02
+    max_steps: int = 20_000
     epsilon: Annotated[tuple[Number, ...], Field(strict=False)] = (1.0, 2.0, 4.0)
 
     def of(self, experiment: Experiment) -> Experiment:
@@ -258,6 +259,7 @@ class _Quick(Parameters):
             settings=tuple(dict.fromkeys(settings)),
             zones=min(experiment.zones or self.zones, self.zones),
             gap=max(experiment.gap, self.gap),
+            max_steps=min(experiment.max_steps, self.max_steps),
             reports=experiment.reports[:1],
             time_limit_s=min(experiment.time_limit_s, self.time_limit_s),
         )

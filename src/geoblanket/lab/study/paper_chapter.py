@@ -168,7 +168,7 @@ def _over_epsilon(gains: Sequence[Value], *, same: bool) -> Measured:
     """Return the mean of shares saved over all ε, their range, and an interval that holds that of each ε."""
     values = [gain.value for gain in gains]
     intervals = [gain.interval for gain in gains if gain.interval is not None]
-    words = f" ({text(min(values), '.1%')} to {text(max(values), '.1%')})"
+    words = f" ({text(min(values), '.1%')} to {text(max(values), '.1%')})" if len(values) > 1 else ""
     together = None
     if len(intervals) == len(values) and not (same and max(map(abs, values)) < _SAME):
         together = Interval(min(each.low for each in intervals), max(each.high for each in intervals))
