@@ -38,6 +38,7 @@ ZONES = (
     "error by one report, km", "tracked error, km",
 )  # fmt: skip
 LOSSES, ERRORS = (Measure.HELD_OUT_LOSS, Measure.TRACKED_LOSS), (Measure.SINGLE_ERROR, Measure.TRACKED_ERROR)
+JUDGED = ("city", "zones", "held-out vehicles", "steps", "tracked error by zones alone, km")
 WHOLE_CITY = ("city", "ε per km", "method", "error by one report, km", "tracked error, km", "tracked loss, km")
 
 
@@ -71,16 +72,14 @@ def in_whole_city(panel: Panel) -> Iterator[tuple[str, ...]]:
             yield city_name(panel.city), number(point), label_of(method), *cells
 
 
-def about(panel: Panel) -> str:
+def judged(panel: Panel) -> tuple[str, ...]:
     """Return how many held-out vehicles and steps judge a city, and what zones alone tell."""
     (_, vehicles), (_, steps), (_, blind) = (
         panel.first_series(panel.methods, name)[0]
         for name in (Measure.HELD_OUT_VEHICLES, Measure.HELD_OUT_STEPS, Measure.TRACKED_ERROR_PRIOR)
     )
-    return (
-        f"- {city_name(panel.city)}, zones of {size(panel)} apart: {vehicles.value:,.0f} held-out vehicles, "
-        f"{steps.value:,.0f} steps in these zones. By zones alone, the tracker is {1000 * blind.value:,.0f} m off."
-    )
+    counts = f"{vehicles.value:,.0f}", f"{steps.value:,.0f}", f"{blind.value:.3f}"
+    return city_name(panel.city), size(panel), *counts
 
 
 def included(name: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -94,7 +93,7 @@ def included(name: str, header: Sequence[str], rows: Iterable[Sequence[str]]) ->
 
 def renew(folder: Path) -> None:
     """Replace what was made of the page before."""
-    zones, whole, judged, versions = [], [], [], set()
+    zones, whole, judges, versions = [], [], [], set()
     violations: list[Violation] = []
     for city in CITIES:
         results, made = read_results(folder / city)
@@ -104,7 +103,7 @@ def renew(folder: Path) -> None:
             equal = [panel for panel in sweep_panels(part) if panel.along == Varied.EQUAL_COST]
             zones += [row for panel in (*plain, *equal) for row in in_zones(panel)]
             whole += [row for panel in whole_city_panels(part) for row in in_whole_city(panel)]
-            judged += [about(panel) for panel in plain]
+            judges += [judged(panel) for panel in plain]
         violations += check_results(results)
         versions.add(made["software"]["geoblanket"])
     (version,) = versions
@@ -113,7 +112,7 @@ def renew(folder: Path) -> None:
         sound = "\n".join(f"- **{one.check}**: {one.where}: {one.detail}" for one in violations)
     parts = [
         f"Made with geoblanket {version}: {COMMAND}, then `docs/make_results.py FOLDER`. {sound}\n",
-        "\n".join(judged) + "\n",
+        included("judged", JUDGED, judges),
         included("zones", ZONES, zones),
         included("whole-city", WHOLE_CITY, whole),
     ]
