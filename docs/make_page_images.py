@@ -69,7 +69,7 @@ def save(page: Page, name: str) -> None:
     page.wait_for_timeout(3000)
     picture = Image.open(BytesIO(page.screenshot())).convert("RGB")
     # A palette makes the files several times smaller, and nobody sees it.
-    small = picture.quantize(256, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+    small = picture.quantize(palette=picture.quantize(256), dither=Image.Dither.FLOYDSTEINBERG)
     small.save(IMAGES / name, optimize=True)
 
 

@@ -24,7 +24,7 @@ from geoblanket.mechanism import load_bundle
 from geoblanket.mechanism.certainty import certainty, times_in_100
 from geoblanket.mechanism.lattice.making import spec_over
 from geoblanket.mechanism.promise import AtRest, fenced_m
-from geoblanket.planning import Wishes, make_plan
+from geoblanket.planning import Judges, Wishes, make_plan
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.serve.service import settings
 from geoblanket.serve.service.bundles import BundleStore
@@ -43,7 +43,10 @@ WISH = {"home_m": 350.0, "sure": 0.8, "road_m": None, "simulate": False}
 
 @pytest.fixture(scope="module")
 def explorer(small_town: Town) -> Explorer:
-    return Explorer(BundleStore([]), roads=small_town.roads, walks=small_town.walks)
+    """Plans are judged by few trips."""
+    explorer = Explorer(BundleStore([]), roads=small_town.roads, walks=small_town.walks)
+    explorer.__dict__["_judges"] = Judges.of_roads(small_town.roads, walks=small_town.walks, trips=40, order=1)
+    return explorer
 
 
 @pytest.fixture(scope="module")

@@ -208,7 +208,7 @@ export class ChooseView {
       { name: "nights at home", seconds: NIGHTS_S, show: (share) => this.tellNights(maps, share) },
     ]);
     if (!known || maps.length > 1 || maps[0].fenceUnseen) maps[0].map.fit(lives[0].drive ? maps[0].driveBox : maps[0].nightsBox);
-    this.player.show(at ?? (lives[0].drive ? 0.6 * DRIVE_S : NIGHTS_S));
+    this.player.show(at ?? (lives[0].drive ? 0.4 * DRIVE_S : NIGHTS_S));
     this.showFigures();
     const model = lives[0].drive?.model;
     byId("model").textContent = model ? modelInWords(model) : "";
