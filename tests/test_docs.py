@@ -195,7 +195,7 @@ def test_the_readme_is_whole_wherever_it_is_shown_and_short() -> None:
     targets = re.findall(r"\]\(([^)]*)\)", text)
     assert targets
     assert [target for target in targets if not ABSOLUTE.match(target)] == []
-    assert len(text.split()) <= 900
+    assert len(text.split()) <= 700
     assert len((ROOT / "docs/results.md").read_text().split()) <= 2500
 
 
