@@ -102,3 +102,15 @@ def test_factors_solve_and_invert() -> None:
     lapack.inverse(factored)
     assert np.triu(factored) == pytest.approx(np.triu(np.linalg.inv(matrix)))
     assert not lapack.factor(-np.eye(3))
+
+
+def test_float32_inverses_agree_with_float64() -> None:
+    cone, cost = grid(5)
+    with pool() as threads:
+        search = Search(cone, cost, threads=threads)
+        search.run(gap=0.2)
+        exact = np.sum([np.triu(block.factorise()) for block in search.blocks], axis=0)
+        search._use_single(True)
+        single = np.sum([np.triu(block.factorise()) for block in search.blocks], axis=0)
+    assert all(len(block.inverses) for block in search.blocks)
+    assert single == pytest.approx(exact, rel=1e-3, abs=1e-5 * exact.max())

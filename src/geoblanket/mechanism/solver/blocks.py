@@ -131,18 +131,23 @@ class Block:
         """Invert each H in float32, with rows and columns scaled to a diagonal of 1."""
         scales = 1.0 / np.sqrt(diagonal)
         values = -mixed * scales[self.low] * scales[self.high]
-        shape = self.outputs, self.rows, self.rows
         self.factors = np.empty((0, 0, 0))
-        self.inverses = _scatter(self.entry, values, self.outputs * self.rows**2).reshape(shape).astype(np.float32)
+        # A pair and its reverse share an entry, which neither direction alone has twice: sums need no float64 table.
+        entries, forward = np.zeros(self.outputs * self.rows**2, np.float32), self.low < self.high
+        entries[self.entry[forward]] = values[forward]
+        entries[self.entry[~forward]] += values[~forward].astype(np.float32)
+        self.inverses = entries.reshape(self.outputs, self.rows, self.rows)
         self.scales = scales.reshape(self.cost.shape)
         response = np.zeros((self.rows, self.rows))
-        for matrix, scale in zip(self.inverses, self.scales, strict=True):
+        part = np.empty_like(self.inverses[0])
+        for matrix, scale in zip(self.inverses, self.scales.astype(np.float32), strict=True):
             np.fill_diagonal(matrix, 1.0 + _SINGLE_REGULARISATION)
             if not lapack.factor(matrix):
                 raise ImpreciseError("A Newton matrix is not positive definite in float32.")
             lapack.inverse(matrix)
-            factor = scale.astype(np.float32)
-            response += factor[:, None] * matrix * factor
+            np.multiply(matrix, scale, out=part)
+            part *= scale[:, None]
+            response += part
         return response
 
     def _newton_weights(self) -> tuple[Floats, Floats]:
