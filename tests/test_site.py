@@ -104,7 +104,7 @@ def test_options_have_their_meaning_and_default() -> None:
         "# The promise covers histories at most this far apart, kilometres; inf for all."
     ) + 1 == rows.index("eta_km = 5.0")
     assert "| `--trips <int>` | Number of taxi trips. Range: x ≥ 1. | `3000` |" in rows
-    assert "| `--out FOLDER` | The folder to write; created if it does not exist. | required |" in rows
+    assert "| `--out FOLDER` | The folder to write to. It is created if needed. | required |" in rows
 
 
 def test_links_out_of_docs_lead_to_included_pages_or_the_repository(tmp_path: Path) -> None:
