@@ -11,7 +11,7 @@ what OpenDP alone would give: noisy counts of all moves, in one Gaussian measure
 Trips of the last two are drawn from the chain of order 3 of all walks, and so are those that are judged, with another
 seed. Half of the trips of a vehicle start at one of five places of its own. `--only sample` (or `taxis`, `large`) takes
 one fleet; `--draws N` takes so many draws of the noise, by default 3, and `--judged N` draws so many trips that are
-judged, by default 1,000. Of the sample, `--trips N` judges only so many held-out trips. `--orders 1,2` takes these
+judged, by default 1,000. Of the sample, `--trips N` judges N held-out trips. `--orders 1,2` takes these
 orders of the chain, by default 2 and 3.
 
 Each trip of five steps or more is tracked alone, by reports of a lattice with ε = 2 without hold, the same for all

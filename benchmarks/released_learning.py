@@ -5,7 +5,7 @@ error of a tracker after five rounds over 5,000 to 200,000 reports of drawn trip
 from roads alone stands beside one from a model that was learned privately from the walks (ε-train = 1, δ = 1e-6), and
 beside the true walks behind the same reports, which nobody would have. `--only 5000,sample` takes some of the rows.
 `--days 1,7,21` takes the reports of the walks in their first days instead, of the first `--vehicles N` if so asked, and
-`--trips N` judges only so many trips. `--order 1` takes another order.
+`--trips N` judges N trips. `--order 1` takes another order.
 
 Reports are those of a lattice with ε = 2 without hold. Drawn trips are from the chain of order 3 of all walks, as
 are the 1,000 others that are judged; of the walks, a fifth of the vehicles is held out and judged. Models have order 2.

@@ -2,7 +2,7 @@
 
 Run `python -m benchmarks.tracking ROADS WALKS` with a road graph and walks (`geoblanket match`); `--city FOLDER` adds
 the true blankets of a synthetic city (`geoblanket city`), whose true walks are written to WALKS if there is no such
-file; `--trips N` tracks only so many trips; `--quick` leaves out ε = 8. Models of more than two million moves are left
+file; `--trips N` tracks N trips; `--quick` leaves out ε = 8. Models of more than two million moves are left
 out. `python -m benchmarks.tracking ROADS [WALKS] --speed ORDER` measures streaming instead. `--traces TRACES`, from
 `geoblanket traces import`, tracks held-out vehicles through all of their trips instead, wherever these lead, by reports
 of their coordinates: with and without the surroundings of the map. Errors are then from coordinates.
