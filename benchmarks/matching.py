@@ -33,7 +33,7 @@ TRIPS = 10_000
 PEER_TRIPS = 40
 COPIES = 4
 THINNED = 4
-"""Points of a trip for each one that is kept."""
+"""The sparse trips keep every fourth point."""
 RADIUS_M, SIGMA_M, CANDIDATES = 50.0, 8.0, 8
 
 

@@ -19,7 +19,7 @@ from geoblanket.errors import ParameterError
 from geoblanket.mechanism.bundle.storage import BundledMechanism, save_bundle
 from geoblanket.mechanism.certainty import Certainty, LossCurve, compose, excess, loss_grid, rows_curve, times_in_100
 from geoblanket.mechanism.lattice.lattice import Lattice
-from geoblanket.mechanism.lattice.loss_curve import lattice_curve
+from geoblanket.mechanism.lattice.loss_curve import _largest_sums, lattice_curve
 from geoblanket.mechanism.lattice.making import Area, spec_over
 from tests.mechanism.bundles import load_zones, save_located, tight
 
@@ -57,6 +57,16 @@ def test_no_pair_of_points_is_above_the_curve_of_a_lattice(cell_m: float | None,
             assert np.log(p / q).max() <= curve.largest
     assert (largest <= deltas).all()
     assert deltas[0] == pytest.approx(largest[0], rel=0.04)
+
+
+@pytest.mark.parametrize("position", [(0.0, 0.0), (3.0, 0.0), (3.0, 3.0), (3.0, 1.0)])
+def test_corners_beyond_a_mirror_add_nothing(position: tuple[float, float]) -> None:
+    """A position beside its mirrors, by a hair, has every corner tried: a quarter turn keeps all else the same."""
+    near = np.array(list(itertools.product(range(-70, 71, 7), repeat=2)), np.float64)
+    near, bounds = near[np.hypot(*near.T) <= 70], np.linspace(-0.5, 0.5, 5)
+    turned = (-position[1] + 1e-12, position[0] - 2e-12)
+    found, all_corners = (_largest_sums(near, 0.1, (9.0, 24), np.array([at]), bounds) for at in (position, turned))
+    np.testing.assert_allclose(found, all_corners, rtol=1e-9, atol=1e-9)
 
 
 def test_a_flatter_curve_would_be_found_wrong() -> None:

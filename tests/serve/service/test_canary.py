@@ -12,11 +12,13 @@ from pathlib import Path
 import httpx
 import pytest
 
+from geoblanket.roads.graph import RoadGraph
 from geoblanket.serve.metrics import configure_logs
 from geoblanket.serve.service.bundles import BundleStore
 from geoblanket.serve.service.report import ReportWorker
 from tests.serve.service.living import PATIENCE_S, Command, live
 from tests.serve.service.reporting import NOW, ToldDevice, here, make_ledger
+from tests.towns import Town
 
 CANARY = re.compile(r"41[.,]?00137|8[.,]?59826|3317", re.ASCII)
 LAT, LON = 41.0013733, -8.5982633
@@ -74,6 +76,27 @@ def test_a_running_service_tells_no_true_location(town: Path, tmp_path: Path) ->
     assert not hits(written)
     for file in tmp_path.iterdir():
         assert not hits(file.read_bytes().decode("latin-1"))
+
+
+def test_the_home_that_the_page_asks_about_is_in_no_log(small_town: Town) -> None:
+    """The answer may show the home, to the page that asked; refusals and the log show nothing of it."""
+    graph = RoadGraph.load(small_town.roads)
+    lat, lon = float(graph.lat.mean()), float(graph.lon.mean())
+    setting = {"epsilon": 4.0, "interval_s": 30, "hold_m": 50.0, "fence_km": 1.0}
+    life = {"setting": setting, "home": {"lat": lat, "lon": lon}, "trip": None}
+    with (
+        Command(["--roads", small_town.roads, "--set", "access_log=true"]) as command,
+        httpx.Client(base_url=command.url, timeout=PATIENCE_S) as client,
+    ):
+        assert client.post("/explore/life", json=life).status_code == 200
+        for wrong in ({"home": {"lat": f"{lat}", "lon": lon}}, {"trip": lat}, {"extra": lat}):
+            answer = client.post("/explore/life", json=life | wrong)
+            assert answer.status_code in {400, 422}
+            assert str(lat)[:7] not in answer.text
+        code, written = command.stop()
+    assert code == 0
+    assert written.count("/explore/life") == 4
+    assert not any(str(degrees)[:7] in written for degrees in (lat, lon))
 
 
 class Careless(Exception):  # noqa: N818 - a made-up error

@@ -111,7 +111,8 @@ def _bent(near: Floats, a: float, h: int, g: float) -> float:
 def _largest_sums(near: Floats, a: float, circle: tuple[float, int], positions: Floats, bounds: Floats) -> Floats:
     """Return F at β = e^bound, the largest over positions and the corners of the polygon around a circle.
 
-    A mirror that keeps a position keeps the cells and the polygon too: corners on one side of it are enough.
+    A mirror that keeps a position keeps the cells and the polygon too: corners on one side of it are enough. The number
+    of corners is a multiple of 8, so that no corner lies on a mirror.
     """
     radius, corners = circle
     angles = (2 * np.arange(corners) + 1) * math.pi / corners
