@@ -89,10 +89,14 @@ class Fleet:
         places = self.known.places
         return self.lattice.draw_many(places.lat[self.known.place], places.lon[self.known.place])
 
+    def tracked(self, model: MotionModel) -> Floats:
+        """Return the error of a model after each report, km."""
+        return tracked(self.known, model, self.lattice, self.cells)
+
     def errors(self, model: MotionModel) -> tuple[float, float]:
-        """Return the errors of a model, tracked and single, km."""
+        """Return the mean errors of a model, tracked and single, km."""
         alone = single(self.known, of_order_1(model), self.lattice, self.cells)
-        return float(tracked(self.known, model, self.lattice, self.cells).mean()), float(alone.mean())
+        return float(self.tracked(model).mean()), float(alone.mean())
 
 
 def sample_fleet(roads: str, walks: str, folder: Path, trips: int | None = None) -> Fleet:

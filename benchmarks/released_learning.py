@@ -10,7 +10,7 @@ beside the true walks behind the same reports, which nobody would have. `--only 
 Reports are those of a lattice with ε = 2 without hold. Drawn trips are from the chain of order 3 of all walks, as
 are the 1,000 others that are judged; of the walks, a fifth of the vehicles is held out and judged. Models have order 2.
 *Share* is the part that is gained of what the true walks gain over roads alone. Errors are in km, as in
-`benchmarks.private_learning`.
+`benchmarks.private_learning`, with standard errors over judged vehicles; differences are paired by vehicle.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import polars as pl
 from benchmarks._measure import machine, show
 from benchmarks.chains import mean_steps
 from benchmarks.private_learning import EPSILON_REPORT, Fleet, drawn_fleet, sample_fleet
+from benchmarks.tracking import by_vehicle
 from geoblanket import RoadGraph
 from geoblanket._display import counted
 from geoblanket._tables import write_table
@@ -42,6 +43,7 @@ from geoblanket.tracking.motion_model import MotionModel
 REPORTS = (5_000, 20_000, 80_000, 200_000)
 VEHICLES = 100
 ROUNDS = 5
+WHAT = ("", "+ reports, ", "share, ", "minus true walks, ")
 
 
 def first_days(fleet: Fleet, days: int, vehicles: int | None, folder: Path) -> Fleet:
@@ -63,18 +65,21 @@ def row(fleet: Fleet, roads: str, starts: dict[str, MotionModel], folder: Path, 
     save_lattice(folder / "bundle", fleet.lattice.spec, version=1, interval_s=known.interval_s)
     bundle = load_bundle(folder / "bundle")
     reports = perturb_walk_points(fleet.walks, roads, folder / "reports.parquet", bundle=bundle).reports
-    walked, _ = fleet.errors(learn_motion(graph, known.places, walks=fleet.walks, order=order))
-    before = {name: fleet.errors(model)[0] for name, model in starts.items()}
+    walked = fleet.tracked(learn_motion(graph, known.places, walks=fleet.walks, order=order))
+    before = {name: fleet.tracked(model) for name, model in starts.items()}
     figures, seconds = [], 0.0
     for name, model in starts.items():
         begun = time.perf_counter()
         learned = learn_from_released(folder / "reports.parquet", bundle, model, rounds=ROUNDS)
         seconds += time.perf_counter() - begun
-        error, _ = fleet.errors(learned)
-        share = (before["roads"] - error) / (before["roads"] - walked)
-        print(f"{reports:,} reports, from {name}: {before[name]:.4f}, then {error:.4f} ({share:.0%})", flush=True)
-        figures += [f"{before[name]:.3f}", f"{error:.3f}", f"{share:.0%}"]
-    return f"{reports:,} ({fleet.name})", *figures, f"{walked:.3f}", f"{seconds / ROUNDS / len(starts):.1f}"
+        error = fleet.tracked(learned)
+        share = (before["roads"] - error).mean() / (before["roads"] - walked).mean()
+        less = by_vehicle(error - walked, known.vehicle)
+        print(f"{reports:,} reports, from {name}: {before[name].mean():.4f}, then {error.mean():.4f}, minus true walks")
+        print(f"  {less} ({share:.0%})", flush=True)
+        figures += [f"{before[name].mean():.3f}", by_vehicle(error, known.vehicle), f"{share:.0%}", less]
+    walks = by_vehicle(walked, known.vehicle)
+    return f"{reports:,} ({fleet.name})", *figures, walks, f"{seconds / ROUNDS / len(starts):.1f}"
 
 
 def main(arguments: list[str]) -> None:
@@ -112,7 +117,7 @@ def main(arguments: list[str]) -> None:
             f"Tracked error, km, order {order}, after {ROUNDS} rounds over reports with ε = {EPSILON_REPORT:g}",
             (
                 "reports",
-                *(f"{what}{start}" for start in ("roads", "private") for what in ("", "+ reports, ", "share, ")),
+                *(f"{what}{start}" for start in ("roads", "private") for what in WHAT),
                 "true walks",
                 "s a round",
             ),

@@ -57,6 +57,8 @@ NEGLIGIBLE = 0.1
 """A true order counts at a node if so large a share of the steps from there was drawn by it or a higher one."""
 MOST_MOVES = 2_000_000
 ENOUGH_FOR_REGIONS = 50_000  # steps: with fewer, groups by speed and region are too small to be tested
+ALONE = {"roads alone, order 1": "one report, roads alone", "roads and walks, order 1": "one report, roads and walks"}
+"""Best guesses from one report, by the model that knows which places are usual."""
 STREAMED = 64
 """Vehicles that report in one slot."""
 INSIDE_M = 250.0
@@ -255,10 +257,9 @@ def report(known: Known, blankets: dict[str, Lengths], epsilons: Sequence[float]
             continue
         states[name] = len(model)
         errors[name] = [tracked(known, model, *drawn) for drawn in zip(lattices, cells, strict=True)]
-        if name == "roads and walks, order 1":
-            alone = "one report alone, walks"
-            states[alone] = len(model)
-            errors[alone] = [single(known, model, *drawn) for drawn in zip(lattices, cells, strict=True)]
+        if name in ALONE:
+            states[ALONE[name]] = len(model)
+            errors[ALONE[name]] = [single(known, model, *drawn) for drawn in zip(lattices, cells, strict=True)]
     usual = errors["roads and walks, order 2"]
     header = [f"ε = {epsilon:g}" for epsilon in epsilons]
     show(
@@ -276,11 +277,10 @@ def report(known: Known, blankets: dict[str, Lengths], epsilons: Sequence[float]
         ],
     )
     for number, epsilon in enumerate(epsilons):
-        from_one = errors["one report alone, walks"][number].mean()
-        taken = {name: 1 - errors[name][number].mean() / from_one for name in errors if "order 2" in name}
-        print(
-            f"ε = {epsilon:g}: tracking takes off " + "; ".join(f"{name}: {part:.0%}" for name, part in taken.items())
-        )
+        for alone in ALONE.values():
+            from_one = errors[alone][number].mean()
+            taken = (f"{name} {1 - errors[name][number].mean() / from_one:.0%}" for name in errors if "order 2" in name)
+            print(f"ε = {epsilon:g}: tracking takes off {alone}: " + ", ".join(taken))
         print(
             f"  root mean square error by walks, order 2: {_rms(usual[number]):.3f} km. By the bound of van Trees, no "
             "tracker and no mechanism with this promise follows a Gaussian walk of the same steps "

@@ -43,6 +43,8 @@ class ZoneProblems:
     data: ZoneData
     _rows: dict[tuple[object, ...], ZoneRows] = field(default_factory=dict)
     _problems: dict[int, Problem] = field(default_factory=dict)
+    optimal: dict[tuple[float, ...], tuple[Made, float]] = field(default_factory=dict)
+    """Solved linear programs, each with its peak memory in MB: tasks of a zone may share rows and ε."""
 
     @cached_property
     def loss(self) -> KnownLoss:
@@ -203,10 +205,15 @@ def _problems(data: ZoneData) -> ZoneProblems:
     return _known_problems[data.key]
 
 
+def _measured(method: Method, task: Task) -> tuple[Made, float]:
+    """Make a mechanism; return it with the peak memory, MB."""
+    reset_peak_memory()
+    return make(method, task), memory_since_reset_mb()
+
+
 class _Comparison:
     def __init__(self, task: ComparisonTask, problems: ZoneProblems) -> None:
         self.task, self.setting, self.problems = task, task.setting, problems
-        self._optimal: dict[tuple[int, float], tuple[Made, float]] = {}
 
     def outcomes(self) -> Iterator[MethodOutcome]:
         for key in self.task.methods:
@@ -282,25 +289,16 @@ class _Comparison:
 
     def _made(self, method: Method, rows: ZoneRows, problem: Problem) -> tuple[Made, float]:
         """Make the mechanism of a method; linear programs over the same rows are solved once."""
-        key = (id(rows), problem.epsilon)
-        optimal = method.maker is METHODS["lp"].maker
-        if optimal and key in self._optimal:
-            return self._optimal[key]
-        reset_peak_memory()
-        task = Task(
-            problem,
-            rows,
-            self.task.experiment.gap,
-            self.task.experiment.time_limit_s,
-            self.setting.near_km,
-            self.setting.city_wide,
-        )
-        made, memory_mb = make(method, task), memory_since_reset_mb()
-        if optimal:
-            if method.uses_past:
-                made = self._at_least_context_free(made, rows, problem)
-            self._optimal[key] = made, memory_mb
-        return made, memory_mb
+        experiment = self.task.experiment
+        limits = experiment.gap, experiment.time_limit_s
+        task = Task(problem, rows, *limits, self.setting.near_km, self.setting.city_wide)
+        if method.maker is not METHODS["lp"].maker:
+            return _measured(method, task)
+        known, key = self.problems.optimal, (id(rows), problem.epsilon, self.setting.protected_km, *limits)
+        if key not in known:
+            known[key] = _measured(method, task)
+        made, memory_mb = known[key]
+        return self._at_least_context_free(made, rows, problem) if method.uses_past else made, memory_mb
 
     def _at_least_context_free(self, made: Made, rows: ZoneRows, problem: Problem) -> Made:
         """Return the best mechanism without context instead, where a search ended above it within its gap."""

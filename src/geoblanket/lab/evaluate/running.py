@@ -144,8 +144,6 @@ _SECONDS_PER_MOVE = 2e-9
 """Tracking takes this long for each step and each move of the motion model."""
 _LONG_S = 60.0
 """Users are warned of tracking that takes longer."""
-_SAME_ROWS = (("lp_cmdp", "lp_true_mb"), ("lp_markov1", "lp_order2", "lp_order3"))
-"""Methods with a past that may share rows, so that one task makes their mechanisms once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,11 +289,11 @@ def _about(
 
 
 def _grouped(settings: Sequence[Setting]) -> Iterator[tuple[Setting, tuple[str, ...]]]:
-    """Yield the groups of methods that make one task: methods that may share rows, and quick methods."""
+    """Yield the methods of each task: those with a past, which may share rows and then a mechanism, and the others."""
     for setting in settings:
-        same_rows = [tuple(method for method in setting.methods if method in group) for group in _SAME_ROWS]
-        quick = tuple(method for method in setting.methods if not METHODS[method].uses_past)
-        yield from ((setting, group) for group in (*same_rows, quick) if group)
+        for past in (True, False):
+            if group := tuple(method for method in setting.methods if METHODS[method].uses_past is past):
+                yield setting, group
 
 
 def _named(setting: Setting) -> str:
