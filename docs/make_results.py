@@ -1,8 +1,8 @@
 """Renew docs/tables/mechanisms.md: `.venv/bin/python docs/make_results.py FOLDER`.
 
 FOLDER holds a folder of results for each city, porto, rome and sanfrancisco, of `geoblanket reproduce CITY --data
-../shared/data --experiment docs/three-cities.toml --experiment docs/three-cities-small-zones.toml --out FOLDER/CITY`.
-Tables become CSV files, which the page includes.
+../shared/data --experiment tracked --experiment small_zones --out FOLDER/CITY`. Tables become CSV files, which the page
+includes.
 With `--claims`, each FOLDER holds the results of one city with `--setting published`; docs/tables/paper.csv is renewed
 instead. docs/results.md is written by hand. Only numbers about groups of vehicles come into the documentation.
 """
@@ -27,10 +27,8 @@ from geoblanket.lab.study.paper_chapter import check_paper, read_facts, write_cl
 DOCS = Path(__file__).parent
 PAGE = DOCS / "tables" / "mechanisms.md"
 CITIES = ("porto", "rome", "sanfrancisco")
-COMMAND = (
-    "`geoblanket reproduce CITY --data DATA --experiment docs/three-cities.toml --experiment "
-    "docs/three-cities-small-zones.toml --out FOLDER/CITY`"
-)
+EXPERIMENTS = ("tracked", "small_zones")
+COMMAND = f"`geoblanket reproduce CITY --data DATA --experiment {' --experiment '.join(EXPERIMENTS)} --out FOLDER/CITY`"
 BEGIN, END = "<!-- made by make_results.py -->", "<!-- end -->"
 ZONES = (
     "city", "zones", "the same for all", "ε or cost per km", "method", "a location costs", "rows",
@@ -97,7 +95,7 @@ def renew(folder: Path) -> None:
     violations: list[Violation] = []
     for city in CITIES:
         results, made = read_results(folder / city)
-        for experiment in results["experiment"].unique(maintain_order=True):
+        for experiment in EXPERIMENTS:
             part = results.filter(experiment=experiment)
             plain = main_panels(part)
             equal = [panel for panel in sweep_panels(part) if panel.along == Varied.EQUAL_COST]

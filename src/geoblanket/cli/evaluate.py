@@ -166,7 +166,7 @@ def reproduce(
         typer.Option(
             metavar="NAME|FILE.toml",
             help="Run these instead, as `geoblanket evaluate` knows them. May be given several times.",
-            show_default="paper and tracked; only paper with --quick; published",
+            show_default="tracked, small_zones, paper; only paper with --quick; published",
         ),
     ] = None,
     method: _MethodOption = None,
@@ -187,7 +187,7 @@ def reproduce(
     settings = _REPRODUCE.read(set_)
     published = setting == "published"
     settings.setdefault("tracking", not published)
-    usual = ["published"] if published else ["paper"] if quick else ["paper", "tracked"]
+    usual = ["published"] if published else ["paper"] if quick else ["tracked", "small_zones", "paper"]
     source, chosen = CITY_SOURCES[city], SETTINGS[setting]
     experiments = [read_experiment(name, quick=quick).with_methods(method or ()) for name in experiment or usual]
     experiments = [each if each.zones else each.replaced(zones=source.zones) for each in experiments]
