@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -293,6 +294,25 @@ def test_a_longer_past_is_not_chosen_where_it_loses_more() -> None:
             for past in (1, 2)
         )
         assert two[0] <= one[1] * 1.005
+
+
+@pytest.mark.parametrize(("epsilon", "saved"), [(4.0, -0.005), (6.0, 0.02)])
+def test_rows_are_chosen_for_the_whole_of_a_long_zone(epsilon: float, saved: float) -> None:
+    """Chosen for its busiest part, 252 of 300 rows would look back to t − 2, and lose 5 % more than none with ε = 4."""
+    street = grid(12, 2)
+    counts, zone = counted(straight_on(street, 4000)), np.arange(24)
+    options: dict[str, Any] = {"reach_m": 1200.0, "history_weights": (1.0, 1.0), "max_rows": 300}
+    aim = Aim(StraightLine(street), epsilon, 5.0)
+    one, two = (
+        optimise(
+            make_problem(
+                make_rows(street, zone, counts, context=f"order:{past}", aim=aim, **options), aim.loss, epsilon=epsilon
+            ),
+            gap=0.005,
+        ).loss
+        for past in (1, 2)
+    )
+    assert two <= one * (1 - saved)
 
 
 def test_the_report_counts_rows_and_probability_by_lag() -> None:

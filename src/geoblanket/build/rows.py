@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Literal
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from geoblanket._arguments import checked
-from geoblanket._arrays import Bools, Floats, Indices, Ints
+from geoblanket._arrays import Bools, Floats, Indices, Ints, Positions
 from geoblanket._display import counted, short_repr
 from geoblanket._geodesy import haversine_m
 from geoblanket.build.row_tree import FixedLengths, Lengths, Reach, every_history, grow_rows
@@ -87,9 +87,11 @@ MAX_ROWS = 1000
 """Rows of a zone, by default: more make the loss smaller, and the search longer than a minute."""
 _SHRINKS = (0.0, 0.35, 0.5, 0.7, 1.0)
 """What the radius of rows may shrink by from lag to lag; see `grow_rows`."""
-_TRIAL_ROWS = 250
-"""Rows of a trial: it takes a second or two."""
-_TRIAL_GAP = 0.002
+_TRIAL_SIZE = 5_000
+"""Rows times outputs of a trial, which takes a few seconds. Few outputs, spread over the zone, rank rows as all do. A
+part of the zone does not: how far the zone reaches decides how far rows at t − 1 must."""
+_FEWEST_OUTPUTS = 5
+_TRIAL_GAP = 0.005
 """Rows that look back further must lose less by this share."""
 _TRIAL_S = 3600.0
 """Trials are never cut short, so that a busy machine chooses the same rows."""
@@ -219,8 +221,8 @@ def make_rows(
 ) -> ZoneRows:
     """Make the rows of a zone.
 
-    Which lags get how many rows is decided by what they are worth: rows of several shapes are tried on the busiest part
-    of the zone, and those whose optimum loses least are taken. The shape without places before t − 1 is one of them. If
+    Which lags get how many rows is decided by what they are worth: rows of several shapes are tried with some of the
+    outputs, and those whose optimum loses least are taken. The shape without places before t − 1 is one of them. If
     every history that was seen fits, each has a row.
 
     If no training step lies in the zone, all its places are equally probable and vehicles move to nearby places; the
@@ -272,33 +274,34 @@ def make_rows(
         return rows_of(zone, every_history(zone, reach, largest=largest), seen)
     grow = partial(grow_rows, reach=reach, largest=largest, lengths=_lengths(context, largest))
     listed, complete = grow(zone, seen, max_rows=max_rows, shrink=_SHRINKS[-1])
-    if largest > 1 and not complete:
-        part = _busiest(places, zone, seen, len(zone) * _TRIAL_ROWS // max_rows)
-        here = seen.where(np.isin(seen.histories[:, 0], part))
-        trials = (
-            (shrink, grow(part, here, max_rows=max_rows * len(part) // len(zone), shrink=shrink)[0])
-            for shrink in _SHRINKS
-        )
-        shrink = _best_shrink(
-            ((shrink, rows_of(part, rows, here)) for shrink, rows in trials), aim or _default_aim(places)
-        )
-        listed, _ = grow(zone, seen, max_rows=max_rows, shrink=shrink)
-    return rows_of(zone, listed, seen)
+    if largest == 1 or complete:
+        return rows_of(zone, listed, seen)
+    trials = (rows_of(zone, grow(zone, seen, max_rows=max_rows, shrink=shrink)[0], seen) for shrink in _SHRINKS)
+    return _best_rows(trials, _spread(places, zone, _TRIAL_SIZE // max_rows), aim or _default_aim(places))
 
 
-def _best_shrink(trials: Iterable[tuple[float, ZoneRows]], aim: Aim) -> float:
-    """Return the shrink of the radius whose rows lose least; of equally good ones the first, which looks back least."""
+def _best_rows(trials: Iterator[ZoneRows], outputs: Positions, aim: Aim) -> ZoneRows:
+    """Return the rows that lose least with some of the outputs; of equally good ones the first, which look back least.
+
+    Each of the trials looks back further than the one before. Once they lose more, so do the rest.
+    """
     from geoblanket.mechanism.solver.optimiser import optimise
 
-    best, least, tried = 0.0, math.inf, np.empty((0, 0), np.int32)
-    for shrink, rows in trials:
-        if np.array_equal(rows.histories, tried):
-            continue
-        tried = rows.histories
+    def loss(rows: ZoneRows) -> float:
         problem = make_problem(rows, aim.loss, epsilon=aim.epsilon, eta_km=aim.eta_km)
-        loss = optimise(problem, gap=_TRIAL_GAP, time_limit_s=_TRIAL_S).loss
-        if loss < least * (1 - _TRIAL_GAP):
-            best, least = shrink, loss
+        problem = replace(problem, loss=problem.loss[:, outputs])
+        return optimise(problem, gap=_TRIAL_GAP, time_limit_s=_TRIAL_S).loss
+
+    best = next(trials)
+    least, before = loss(best), best
+    for rows in trials:
+        if np.array_equal(rows.histories, before.histories):
+            continue
+        before, found = rows, loss(rows)
+        if found > least * (1 + _TRIAL_GAP):
+            break
+        if found < least * (1 - _TRIAL_GAP):
+            best, least = rows, found
     return best
 
 
@@ -308,13 +311,14 @@ def _default_aim(places: Places) -> Aim:
     return Aim(StraightLine(places))
 
 
-def _busiest(places: Places, zone: Indices, seen: HistoryCounts, count: int) -> Indices:
-    """Return the place of a zone with the most steps and those nearest to it, at least two in all if there are."""
-    steps = np.bincount(seen.histories[:, 0], seen.count, len(places))[zone]
+def _spread(places: Places, zone: Indices, count: int) -> Positions:
+    """Return the positions of some places of a zone, each as far from those before it as can be."""
     lat, lon = places.lat[zone], places.lon[zone]
-    busiest = int(steps.argmax())
-    nearest = np.argsort(haversine_m(lat[busiest], lon[busiest], lat, lon), kind="stable")
-    return np.sort(zone[nearest[: max(2, count)]])
+    chosen, away = [0], haversine_m(lat[0], lon[0], lat, lon)
+    for _ in range(1, min(max(_FEWEST_OUTPUTS, count), len(zone))):
+        chosen.append(int(away.argmax()))
+        away = np.minimum(away, haversine_m(lat[chosen[-1]], lon[chosen[-1]], lat, lon))
+    return np.sort(chosen)
 
 
 def _rows_of_histories(

@@ -85,7 +85,7 @@ CITY_SOURCES = {
         time_zone="America/Los_Angeles",
         interval_s=60.0,  # as often as its taxis tell where they are
         by=("hour", "speed", "region"),  # 24 days of each taxi are enough for groups by hour too
-        zones=8,
+        zones=6,
         public="CRAWDAD epfl/mobility (Piorkowski and others, 2009), cabspottingdata.tar.gz",
     ),
 }
