@@ -89,7 +89,7 @@ _SHRINKS = (0.0, 0.35, 0.5, 0.7, 1.0)
 """What the radius of rows may shrink by from lag to lag; see `grow_rows`."""
 _TRIAL_SIZE = 5_000
 """Rows times outputs of a trial, which takes a few seconds. Few outputs, spread over the zone, rank rows as all do. A
-part of the zone does not: how far the zone reaches decides how far rows at t − 1 must."""
+part of the zone does not: the wider the zone, the more rows at t − 1 are worth."""
 _FEWEST_OUTPUTS = 5
 _TRIAL_GAP = 0.005
 """Rows that look back further must lose less by this share."""
@@ -221,9 +221,8 @@ def make_rows(
 ) -> ZoneRows:
     """Make the rows of a zone.
 
-    Which lags get how many rows is decided by what they are worth: rows of several shapes are tried with some of the
-    outputs, and those whose optimum loses least are taken. The shape without places before t − 1 is one of them. If
-    every history that was seen fits, each has a row.
+    If every history that was seen fits, each has a row. Otherwise several ways to divide the rows among the lags are
+    tried with some of the outputs, and the one with the least loss is taken. The first has no places before t − 1.
 
     If no training step lies in the zone, all its places are equally probable and vehicles move to nearby places; the
     report says so.

@@ -168,8 +168,8 @@ def judge(measured: Mapping[str, Measured], city: str | None, *, every: bool = F
     measured
         By key.
     city
-        One of `COMPARED`. Of those that the paper does not study, it is asked whether they are like one that it
-        does. None for another city, about which only claims of both count.
+        One of `COMPARED`. In a city that the paper does not study, a claim holds if it is true as in one of the
+        paper's cities. None for any other city: then only claims about both of the paper's cities count.
     every
         Return claims about which nothing was measured, too.
     """
