@@ -2,7 +2,7 @@
 
 FOLDER holds a folder of results for each city, porto, rome and sanfrancisco, of `geoblanket reproduce CITY --data
 ../shared/data --experiment tracked --experiment small_zones --out FOLDER/CITY`. Tables become CSV files, which the page
-includes.
+includes. A city without results in FOLDER keeps its rows.
 With `--claims`, each FOLDER holds the results of one city with `--setting published`; docs/tables/paper.csv is renewed
 instead. docs/results.md is written by hand. Only numbers about groups of vehicles come into the documentation.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import csv
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 
 from geoblanket._display import UNKNOWN, city_name, number
@@ -81,11 +82,19 @@ def judged(panel: Panel) -> tuple[str, ...]:
 
 
 def included(name: str, header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Write a table as a CSV file; return the lines that include it."""
+    """Write a table as a CSV file; return the lines that include it. Cities without new rows keep their old ones."""
     path = PAGE.with_suffix("") / f"{name}.csv"
     path.parent.mkdir(exist_ok=True)
+    by_city: dict[str, list[Sequence[str]]] = {city_name(city): [] for city in CITIES}
+    for row in rows:
+        by_city[row[0]].append(row)
+    if path.exists():
+        with path.open(encoding="utf-8", newline="") as file:
+            old = list(csv.reader(file))[1:]
+        for city in [city for city, new in by_city.items() if not new]:
+            by_city[city] = [row for row in old if row[0] == city]
     with path.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([header, *rows])
+        csv.writer(file, lineterminator="\n").writerows([header, *chain.from_iterable(by_city.values())])
     return f"```{{csv-table}}\n:file: {path.parent.name}/{path.name}\n:header-rows: 1\n```\n"
 
 
@@ -93,7 +102,7 @@ def renew(folder: Path) -> None:
     """Replace what was made of the page before."""
     zones, whole, judges, versions = [], [], [], set()
     violations: list[Violation] = []
-    for city in CITIES:
+    for city in [city for city in CITIES if (folder / city).exists()]:
         results, made = read_results(folder / city)
         for experiment in EXPERIMENTS:
             part = results.filter(experiment=experiment)
