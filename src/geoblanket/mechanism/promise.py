@@ -92,7 +92,7 @@ def found_km(epsilon: float, draws: float) -> float:
 
 HOME_M_PER_KM: Final = 570.0
 """The attacker's mean error for each km of ρ, by nights only, with a prior over homes. `python -m benchmarks.home`
-measured 293, 581 and 819 m at ρ = .5, 1 and 1.5 km."""
+measured 301, 596 and 812 m at ρ = .5, 1 and 1.5 km."""
 
 
 def fenced_m(radius_km: float) -> float:
