@@ -1,10 +1,11 @@
-"""Map matching, against leuvenmapmatching and the truth; run `python -m benchmarks.matching`.
+"""Map matching, against Valhalla, leuvenmapmatching and the truth; run `python -m benchmarks.matching`.
 
 Roads and traces are those of a medium synthetic city (points every 15 s, noise of 5 m), of which every true edge is
 known; no parameter was chosen by looking at this one. "Exact" leaves out the first and last points of trips, where the
 vehicle stands at a junction and only one of its two edges is known; "with ends" counts them. "Thinned" keeps every
-fourth point of a trip, one a minute. Times leave imports and loading out, but not the matchers' own preparation; each
-line is a process of its own. Memory and processor time are those of all processes of the job.
+fourth point of a trip, one a minute. Times leave imports and loading out, but not the matchers' own preparation (of
+Valhalla: its files of roads are made before); each line is a process of its own. Ratios are to Valhalla. Memory and
+processor time are those of all processes of the job.
 
 `python -m benchmarks.matching ROADS CABS` also matches San Francisco's cabs, with its road graph and the archive of
 CRAWDAD epfl/mobility. Their true edges are not known.
@@ -12,8 +13,10 @@ CRAWDAD epfl/mobility. Their true edges are not known.
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -27,10 +30,12 @@ import polars as pl
 
 from benchmarks._measure import Measured, ProcessTree, measure, show
 from geoblanket._arrays import Bools, Floats, Indices, Ints
-from geoblanket.roads.graph import RoadGraph
+from geoblanket.roads.graph import ROAD_CLASSES, RoadGraph
 
 TRIPS = 10_000
 PEER_TRIPS = 40
+MANY_PEER_TRIPS = 1_000
+PEER = f"Valhalla, {MANY_PEER_TRIPS:,} trips"
 COPIES = 4
 THINNED = 4
 """The sparse trips keep every fourth point."""
@@ -100,7 +105,7 @@ def prepare_cabs(folder: Path, roads: str, cabs: str) -> None:
 
     shutil.copy(roads, folder / "roads")
     import_traces(cabs, folder / "traces.parquet", format="cabspotting")
-    points = pl.scan_parquet(folder / "traces.parquet").filter(pl.col("trip") < PEER_TRIPS)
+    points = pl.scan_parquet(folder / "traces.parquet").filter(pl.col("trip") < MANY_PEER_TRIPS)
     unknown = {"edge_in": pl.lit(-1), "edge_out": pl.lit(-1), "jump": pl.lit(value=False)}
     points.select(
         "trip", "lat", "lon", true_lat="lat", true_lon="lon", time_us=pl.col("time").to_physical(), **unknown
@@ -117,20 +122,22 @@ def match_edges(folder: Path, trips: int, every: int = 1) -> tuple[float, dict[s
     matcher = MapMatcher(graph)
     points = matcher.match(truth.trip, truth.time_us, truth.lat, truth.lon)
     speed = len(truth.trip) / (time.perf_counter() - start)
-    fair = points.matched & truth.is_known
-    if not fair.any():
-        return speed, {"matched": float(points.matched.mean())}
-    lat, lon = matcher.index.lines.locate(points.edge[fair], points.offset_m[fair])
-    away = haversine_m(lat, lon, truth.true_lat[fair], truth.true_lon[fair])
-    shares = {
-        "matched": float(points.matched.mean()),
-        "exact": float(is_true_edge(truth, points.edge)[fair].mean()),
-        "with_ends": float(is_true_edge(truth, points.edge)[points.matched & ~truth.jump].mean()),
-        "within_15_m": float((away <= 15).mean()),
-    }
-    if every == 1:  # over longer steps, vehicles do not always take the shortest route
-        shares["driven"] = float(is_driven_edge(graph, truth, points.edge)[fair].mean())
+    shares, fair = how_right(truth, points.matched, is_true_edge(truth, points.edge)), points.matched & truth.is_known
+    if fair.any():
+        lat, lon = matcher.index.lines.locate(points.edge[fair], points.offset_m[fair])
+        away = haversine_m(lat, lon, truth.true_lat[fair], truth.true_lon[fair])
+        shares["within_15_m"] = float((away <= 15).mean())
+        if every == 1:  # over longer steps, vehicles do not always take the shortest route
+            shares["driven"] = float(is_driven_edge(graph, truth, points.edge)[fair].mean())
     return speed, shares
+
+
+def how_right(truth: Truth, matched: Bools, right: Bools) -> dict[str, float]:
+    """Return the shares of points that were matched, and of those the shares on the true edge where it is known."""
+    shares, fair = {"matched": float(matched.mean())}, matched & truth.is_known
+    if fair.any():
+        shares |= {"exact": float(right[fair].mean()), "with_ends": float(right[matched & ~truth.jump].mean())}
+    return shares
 
 
 def is_true_edge(truth: Truth, edge: Indices) -> Bools:
@@ -200,14 +207,66 @@ def match_with_peer(folder: Path, trips: int, every: int = 1) -> tuple[float, di
     right = np.zeros(len(found), dtype=bool)
     for edge in (truth.edge_in, truth.edge_out):
         right |= (edge >= 0) & (graph.sources[edge] == found[:, 0]) & (graph.targets[edge] == found[:, 1])
-    fair = (found[:, 0] >= 0) & truth.is_known
-    if not fair.any():
-        return speed, {"matched": float((found[:, 0] >= 0).mean())}
-    return speed, {
-        "matched": float((found[:, 0] >= 0).mean()),
-        "exact": float(right[fair].mean()),
-        "with_ends": float(right[(found[:, 0] >= 0) & ~truth.jump].mean()),
+    return speed, how_right(truth, found[:, 0] >= 0, right)
+
+
+def prepare_valhalla(folder: Path) -> None:
+    """Write the roads as Valhalla reads them. Each edge is a way with the edge's number, so that edges compare."""
+    import osmium
+    import valhalla
+    from osmium.osm import mutable
+    from valhalla.config import get_config
+
+    graph = RoadGraph.load(folder / "roads")
+    (folder / "tiles").mkdir()
+    with osmium.SimpleWriter(str(folder / "roads.osm.pbf")) as file:
+        lat, lon = np.append(graph.lat, graph.shape_lat), np.append(graph.lon, graph.shape_lon)
+        for number, location in enumerate(zip(lon.tolist(), lat.tolist(), strict=True), start=1):
+            file.add_node(mutable.Node(id=number, location=location))
+        inner = 1 + graph.node_count + graph.shape_offsets
+        for edge, (source, target) in enumerate(zip(graph.sources.tolist(), graph.targets.tolist(), strict=True)):
+            nodes = [1 + source, *range(int(inner[edge]), int(inner[edge + 1])), 1 + target]
+            speed_km_h = str(max(round(3.6 * float(graph.speed_m_s[edge])), 1))
+            tags = {"highway": ROAD_CLASSES[graph.road_class[edge]], "oneway": "yes", "maxspeed": speed_km_h}
+            file.add_way(mutable.Way(id=1 + edge, nodes=nodes, tags=tags))
+    settings = get_config(tile_extract="", tile_dir=str(folder / "tiles"))
+    settings["meili"]["default"]["breakage_distance"] = 20_000  # it would cut trips at 2 km, less than a minute's way
+    (folder / "valhalla.json").write_text(json.dumps(settings))
+    program = Path(valhalla.__file__).parent / "bin" / "valhalla_build_tiles"
+    subprocess.run([program, "-c", folder / "valhalla.json", folder / "roads.osm.pbf"], check=True, capture_output=True)
+
+
+def match_with_valhalla(folder: Path, trips: int, every: int = 1) -> tuple[float, dict[str, float]]:
+    """Match trips by Valhalla with the same radius and noise."""
+    from valhalla import Actor
+
+    truth = Truth.load(folder / "truth.parquet", trips=trips, every=every)
+    actor = Actor(str(folder / "valhalla.json"))
+    settings = {
+        "costing": "auto",
+        "shape_match": "map_snap",
+        "trace_options": {"search_radius": RADIUS_M, "gps_accuracy": SIGMA_M},
+        "filters": {"attributes": ["edge.way_id", "matched.edge_index", "matched.type"], "action": "include"},
     }
+    edge = np.full(len(truth.trip), -1)
+    start = time.perf_counter()
+    for trip in np.unique(truth.trip):
+        rows = np.flatnonzero(truth.trip == trip)
+        columns = (truth.lat[rows], truth.lon[rows], truth.time_us[rows] / 1e6)
+        points = [
+            {"lat": lat, "lon": lon, "time": at_s}
+            for lat, lon, at_s in zip(*(column.tolist() for column in columns), strict=True)
+        ]
+        try:
+            answer = actor.trace_attributes({"shape": points, **settings})
+        except RuntimeError:  # no point of the trip is near a road, or no way leads from one to the next
+            continue
+        ways = [found["way_id"] for found in answer["edges"]]
+        for row, point in zip(rows.tolist(), answer["matched_points"], strict=True):
+            if point["type"] != "unmatched" and point.get("edge_index", len(ways)) < len(ways):
+                edge[row] = ways[point["edge_index"]] - 1
+    speed = len(truth.trip) / (time.perf_counter() - start)
+    return speed, how_right(truth, edge >= 0, is_true_edge(truth, edge))
 
 
 def snap(folder: Path) -> tuple[float, dict[str, float]]:
@@ -248,24 +307,15 @@ def main(arguments: Sequence[str]) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         measure(prepare, folder)
-        peer = measure(match_with_peer, folder, PEER_TRIPS)
-        thinned_peer = measure(match_with_peer, folder, PEER_TRIPS, THINNED)
-        jobs = {
-            f"hidden Markov model, {PEER_TRIPS} trips, table built": measure(match_edges, folder, PEER_TRIPS),
-            f"leuvenmapmatching, the same {PEER_TRIPS} trips": peer,
-            f"hidden Markov model, {TRIPS:,} trips": measure(match_edges, folder, TRIPS),
+        measure(prepare_valhalla, folder)
+        others = {
             "nearest place": measure(snap, folder),
             "match --method hmm, 1 process": measure(whole_job, folder, "hmm", 1),
             "match --method hmm, 2 processes": measure(whole_job, folder, "hmm", 2),
             "match --method nearest, 1 process": measure(whole_job, folder, "nearest", 1),
         }
-        thinned = {
-            f"hidden Markov model, {PEER_TRIPS} trips, table built": measure(match_edges, folder, PEER_TRIPS, THINNED),
-            f"leuvenmapmatching, the same {PEER_TRIPS} trips": thinned_peer,
-            f"hidden Markov model, {TRIPS:,} trips": measure(match_edges, folder, TRIPS, THINNED),
-        }
-    _show("Map matching on the medium synthetic city", jobs, peer)
-    _show("The same, thinned to a point a minute", thinned, thinned_peer)
+        _show("Map matching on the medium synthetic city", beside_peers(folder, TRIPS) | others)
+        _show("The same, thinned to a point a minute", beside_peers(folder, TRIPS, THINNED))
     if len(arguments) == 2:
         match_cabs(*arguments)
 
@@ -275,18 +325,29 @@ def match_cabs(roads: str, cabs: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         measure(prepare_cabs, folder, roads, cabs)
-        peer = measure(match_with_peer, folder, PEER_TRIPS)
-        jobs = {
-            f"hidden Markov model, {PEER_TRIPS} trips, table built": measure(match_edges, folder, PEER_TRIPS),
-            f"leuvenmapmatching, the same {PEER_TRIPS} trips": peer,
-            "match --method hmm, all cabs, 2 processes": measure(whole_job, folder, "hmm", 2),
-        }
-    _show("Map matching of San Francisco's cabs", jobs, peer)
+        measure(prepare_valhalla, folder)
+        whole = {"match --method hmm, all cabs, 2 processes": measure(whole_job, folder, "hmm", 2)}
+        _show("Map matching of San Francisco's cabs", beside_peers(folder, MANY_PEER_TRIPS) | whole)
 
 
-def _show(title: str, jobs: dict[str, Measured], peer: Measured) -> None:
+def beside_peers(folder: Path, trips: int, every: int = 1) -> dict[str, Measured]:
+    """Match a few trips and many by each matcher; leuvenmapmatching is too slow for many."""
+    return {
+        f"hidden Markov model, {PEER_TRIPS} trips, table built": measure(match_edges, folder, PEER_TRIPS, every),
+        f"Valhalla, the same {PEER_TRIPS} trips": measure(match_with_valhalla, folder, PEER_TRIPS, every),
+        f"leuvenmapmatching, the same {PEER_TRIPS} trips": measure(match_with_peer, folder, PEER_TRIPS, every),
+        f"hidden Markov model, {trips:,} trips": measure(match_edges, folder, trips, every),
+        PEER: measure(match_with_valhalla, folder, MANY_PEER_TRIPS, every),
+    }
+
+
+def _show(title: str, jobs: dict[str, Measured]) -> None:
     header = ("", "points/s", "× peer", "matched", "edge exact", "with ends", "edge driven", "within 15 m")
-    show(title, (*header, "CPU µs/point", "peak MB"), [_row(label, job, peer.result[0]) for label, job in jobs.items()])
+    show(
+        title,
+        (*header, "CPU µs/point", "peak MB"),
+        [_row(label, job, jobs[PEER].result[0]) for label, job in jobs.items()],
+    )
 
 
 def _row(label: str, job: Measured, peer_speed: float) -> tuple[str, ...]:
@@ -295,7 +356,7 @@ def _row(label: str, job: Measured, peer_speed: float) -> tuple[str, ...]:
     cells = (f"{shares[name]:.1%}" if name in shares else "" for name in names)
     cpu_us = f"{shares['cpu_us']:.1f}" if "cpu_us" in shares else ""
     peak_mb = max(job.peak_mb, shares.get("peak_mb", 0.0))
-    return label, f"{speed:,.0f}", f"{speed / peer_speed:,.0f}", *cells, cpu_us, f"{peak_mb:,.0f}"
+    return label, f"{speed:,.0f}", f"{speed / peer_speed:,.2g}", *cells, cpu_us, f"{peak_mb:,.0f}"
 
 
 if __name__ == "__main__":

@@ -75,13 +75,15 @@ class Fleet:
     walks: Path
     known: Known
     """Of the judged trips."""
+    epsilon: float = EPSILON_REPORT
+    """Of a report, per km."""
 
     @cached_property
     def lattice(self) -> Lattice:
         """The lattice that all report by."""
         places = self.known.places
         area = Area(places.lat.min(), places.lon.min(), places.lat.max(), places.lon.max())
-        return Lattice.verified(spec_over(area, epsilon=EPSILON_REPORT))
+        return Lattice.verified(spec_over(area, epsilon=self.epsilon))
 
     @cached_property
     def cells(self) -> Ints:

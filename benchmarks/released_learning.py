@@ -5,11 +5,12 @@ error of a tracker after five rounds over 5,000 to 200,000 reports of drawn trip
 from roads alone stands beside one from a model that was learned privately from the walks (ε-train = 1, δ = 1e-6), and
 beside the true walks behind the same reports, which nobody would have. `--only 5000,sample` takes some of the rows.
 `--days 1,7,21` takes the reports of the walks in their first days instead, of the first `--vehicles N` if so asked, and
-`--trips N` judges N trips. `--order 1` takes another order.
+`--trips N` judges N trips. `--order 1` takes another order, `--epsilon 4` another ε of reports, and `--start roads`
+leaves out the private start.
 
-Reports are those of a lattice with ε = 2 without hold. Drawn trips are from the chain of order 3 of all walks, as
-are the 1,000 others that are judged; of the walks, a fifth of the vehicles is held out and judged. Models have order 2.
-*Share* is the part that is gained of what the true walks gain over roads alone. Errors are in km, as in
+Reports are those of a lattice without hold, by default with ε = 2. Drawn trips are from the chain of order 3 of all
+walks, as are the 1,000 others that are judged; of the walks, a fifth of the vehicles is held out and judged. Models
+have order 2. *Share* is the part that is gained of what the true walks gain over roads alone. Errors are in km, as in
 `benchmarks.private_learning`, with standard errors over judged vehicles; differences are paired by vehicle.
 """
 
@@ -67,13 +68,14 @@ def row(fleet: Fleet, roads: str, starts: dict[str, MotionModel], folder: Path, 
     reports = perturb_walk_points(fleet.walks, roads, folder / "reports.parquet", bundle=bundle).reports
     walked = fleet.tracked(learn_motion(graph, known.places, walks=fleet.walks, order=order))
     before = {name: fleet.tracked(model) for name, model in starts.items()}
+    on_roads = before["roads"]
     figures, seconds = [], 0.0
     for name, model in starts.items():
         begun = time.perf_counter()
         learned = learn_from_released(folder / "reports.parquet", bundle, model, rounds=ROUNDS)
         seconds += time.perf_counter() - begun
         error = fleet.tracked(learned)
-        share = (before["roads"] - error).mean() / (before["roads"] - walked).mean()
+        share = (on_roads - error).mean() / (on_roads - walked).mean()
         less = by_vehicle(error - walked, known.vehicle)
         print(f"{reports:,} reports, from {name}: {before[name].mean():.4f}, then {error.mean():.4f}, minus true walks")
         print(f"  {less} ({share:.0%})", flush=True)
@@ -84,26 +86,28 @@ def row(fleet: Fleet, roads: str, starts: dict[str, MotionModel], folder: Path, 
 
 def main(arguments: list[str]) -> None:
     """Print the table."""
-    named = ("--only", "--days", "--vehicles", "--trips", "--order")
+    named = ("--only", "--days", "--vehicles", "--trips", "--order", "--epsilon", "--start")
     options = {name: arguments[arguments.index(name) + 1] for name in named if name in arguments}
     chosen = options["--only"].split(",") if "--only" in options else [*map(str, REPORTS), "sample"]
     days = [int(number) for number in options["--days"].split(",")] if "--days" in options else []
-    order = int(options.get("--order", 2))
+    order, epsilon = int(options.get("--order", 2)), float(options.get("--epsilon", EPSILON_REPORT))
     given = {position for name in options for position in (arguments.index(name), arguments.index(name) + 1)}
     paths = [argument for position, argument in enumerate(arguments) if position not in given]
     if len(paths) != 2:
         print("Usage: python -m benchmarks.released_learning ROADS WALKS [--only N,...,sample | --days N,...]")
-        print("       [--vehicles N] [--trips N] [--order N]")
+        print("       [--vehicles N] [--trips N] [--order N] [--epsilon E] [--start roads]")
         return
     roads, walks = paths
     print(f"{machine()}: python -m benchmarks.released_learning {' '.join(arguments)}", flush=True)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        sample = sample_fleet(roads, walks, folder, int(options["--trips"]) if "--trips" in options else None)
+        trips_judged = int(options["--trips"]) if "--trips" in options else None
+        sample = replace(sample_fleet(roads, walks, folder, trips_judged), epsilon=epsilon)
         graph, places = RoadGraph.load(roads), sample.known.places
-        private = learn_privately(graph, places, sample.walks, budget=TrainingBudget.of(1.0, 1e-6), order=order)
-        road = learn_motion(graph, places, order=order, interval_s=sample.known.interval_s)
-        starts = {"roads": road, "private": private}
+        starts = {"roads": learn_motion(graph, places, order=order, interval_s=sample.known.interval_s)}
+        if options.get("--start") != "roads":
+            budget = TrainingBudget.of(1.0, 1e-6)
+            starts["private"] = learn_privately(graph, places, sample.walks, budget=budget, order=order)
         vehicles = int(options["--vehicles"]) if "--vehicles" in options else None
         rows = [row(first_days(sample, count, vehicles, folder), roads, starts, folder, order) for count in days]
         truth = None if days or chosen == ["sample"] else learn_motion(graph, places, walks=walks, order=3)
@@ -112,12 +116,13 @@ def main(arguments: list[str]) -> None:
             if truth is not None and which != "sample":
                 trips = round(int(which) / mean_steps(truth.trips))
                 fleet = drawn_fleet("drawn", truth, sample.known, folder, vehicles=VEHICLES, trips=trips, habits=False)
+                fleet = replace(fleet, epsilon=epsilon)
             rows.append(row(fleet, roads, starts, folder, order))
         show(
-            f"Tracked error, km, order {order}, after {ROUNDS} rounds over reports with ε = {EPSILON_REPORT:g}",
+            f"Tracked error, km, order {order}, after {ROUNDS} rounds over reports with ε = {epsilon:g}",
             (
                 "reports",
-                *(f"{what}{start}" for start in ("roads", "private") for what in WHAT),
+                *(f"{what}{start}" for start in starts for what in WHAT),
                 "true walks",
                 "s a round",
             ),

@@ -11,7 +11,7 @@ from geoblanket._geodesy import haversine_m
 from geoblanket.errors import InputError, OutputError, ParameterError
 from geoblanket.mobility import matching
 from geoblanket.mobility.map_matcher import MatchOptions, Method
-from geoblanket.mobility.matching import match_traces
+from geoblanket.mobility.matching import match_once, match_traces
 from geoblanket.mobility.walks import WALKS_SCHEMA, scan_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.places import choose_places
@@ -86,6 +86,20 @@ def test_thinned_places(traces: Path, roads: Path, tmp_path: Path) -> None:
     frame, about = scan_walks(tmp_path / "walks.parquet")
     assert about["spacing_m"] == 500.0
     assert frame.select(pl.col("place").max()).collect().item() < len(places)
+
+
+def test_one_matching_writes_the_same_tables_as_one_for_each_spacing(
+    traces: Path, roads: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matching, "_CHUNK_POINTS", 150)
+    outs = {spacing_m: tmp_path / f"{spacing_m:g}.parquet" for spacing_m in (500.0, 0.0)}
+    summary = match_once(traces, roads, outs)
+    for spacing_m, out in outs.items():
+        alone = match_traces(traces, roads, tmp_path / "alone.parquet", spacing_m=spacing_m)
+        assert summary == alone or spacing_m != 500.0
+        assert out.read_bytes() == (tmp_path / "alone.parquet").read_bytes()
+    with pytest.raises(ParameterError, match="one spacing at a time"):
+        match_once(traces, roads, outs, options=MatchOptions(method="nearest"))
 
 
 def test_neither_chunks_nor_workers_change_the_result(

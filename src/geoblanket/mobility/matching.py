@@ -6,6 +6,7 @@ vehicle at t0, t0 + Δ, t0 + 2 Δ, ...
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -87,10 +88,42 @@ def match_traces(
     >>> summary.trips, summary.walks
     (150, 151)
     """
+    return match_once(
+        traces, roads, {spacing_m: out}, interval_s=interval_s, options=options, workers=workers, progress=progress
+    )
+
+
+def match_once(
+    traces: str | Path,
+    roads: str | Path,
+    outs: Mapping[float, str | Path],
+    *,
+    interval_s: float = 30.0,
+    options: MatchOptions | None = None,
+    workers: int | None = None,
+    progress: Progress = silent,
+) -> MatchSummary:
+    """Match traces to roads once and write a table of walks for each spacing of places, as `match_traces` does.
+
+    Parameters
+    ----------
+    outs
+        The table to write for each spacing, metres. By `nearest`, matching itself depends on the spacing: give one.
+
+    Returns
+    -------
+    MatchSummary
+        Of the first table.
+    """
     options = options or MatchOptions()
     if not (np.isfinite(interval_s) and interval_s >= 1e-3):
         raise ParameterError(f"The 'interval_s' option must be at least 0.001 seconds. Got {interval_s} instead.")
-    check_output(out)
+    if options.method == "nearest" and len(outs) > 1:
+        raise ParameterError(
+            f"The method 'nearest' matches for one spacing at a time. Got {len(outs)} spacings instead."
+        )
+    for out in outs.values():
+        check_output(out)
     frame = scan_traces(traces)
     graph = RoadGraph.load(roads)
     with reading_parquet(traces):
@@ -99,14 +132,14 @@ def match_traces(
     if not chunks:
         raise InputError("has no points", path=traces, hint="Look at the summary of their import")
     points = sum(count for _, count in chunks)
-    with temporary_folder(out) as folder:
+    with temporary_folder(next(iter(outs.values()))) as folder:
         job = _Job(
             folder=folder,
             traces=Path(traces),
             roads=Path(roads),
             roads_identity=graph.identity,
             interval_us=round(interval_s * 1e6),
-            spacing_m=spacing_m,
+            spacings_m=tuple(outs),
             options=options,
         )
         processes = count_workers(workers, tasks=len(chunks), seconds=points * _SECONDS_PER_POINT[options.method])
@@ -117,9 +150,13 @@ def match_traces(
                 path=traces,
                 hint="Check that traces and roads cover the same area, and that latitude and longitude are not swapped",
             )
-        summary = summarise_chunks(counts, trips=trips.height, places=len(choose_places(graph, spacing_m=spacing_m)))
-        write_table(_join(job, counts), out, kind="walks", about=job.about() | {"counts": summary.as_dict()})
-    return summary
+        summaries = []
+        for number, (spacing_m, out) in enumerate(outs.items()):
+            places = len(choose_places(graph, spacing_m=spacing_m))
+            summaries.append(summarise_chunks(counts, number, trips=trips.height, places=places))
+            about = job.about(spacing_m) | {"counts": summaries[-1].as_dict()}
+            write_table(_join(job, counts, number), out, kind="walks", about=about)
+    return summaries[0]
 
 
 @dataclass(frozen=True)
@@ -132,13 +169,14 @@ class _Job:
     roads: Path
     roads_identity: str
     interval_us: int
-    spacing_m: float
+    spacings_m: tuple[float, ...]
+    """Of the places of each table."""
     options: MatchOptions
 
     @property
     def snap_m(self) -> float:
         """The largest distance from a point to its place by `nearest`, metres."""
-        return self.options.snap_m + self.spacing_m
+        return self.options.snap_m + self.spacings_m[0]
 
     @property
     def reach(self) -> str:
@@ -150,11 +188,11 @@ class _Job:
         """Return where the walks of a chunk go."""
         return self.folder / f"{chunk}.parquet"
 
-    def about(self) -> dict[str, Any]:
-        """Return how the walks were made, as JSON values."""
+    def about(self, spacing_m: float) -> dict[str, Any]:
+        """Return how the walks of one table were made, as JSON values."""
         return {
             "roads": self.roads_identity,
-            "spacing_m": self.spacing_m,
+            "spacing_m": spacing_m,
             "interval_s": self.interval_us / 1e6,
             "method": self.options.method,
             "options": asdict(self.options),
@@ -188,13 +226,19 @@ def _match_chunks(job: _Job, chunks: list[tuple[int, int]], *, processes: int, p
     return [counts[number] for number in tasks]
 
 
-def _join(job: _Job, counts: list[ChunkCounts]) -> pl.LazyFrame:
-    """Return the walks of all chunks, numbered through."""
+def _join(job: _Job, counts: list[ChunkCounts], table: int) -> pl.LazyFrame:
+    """Return the walks of all chunks, numbered through, between the places of one table."""
     first = np.cumsum([0, *(chunk.walks for chunk in counts)])
     return pl.concat(
-        pl.scan_parquet(job.file(number)).with_columns(pl.col("walk") + int(first[number]))
+        pl.scan_parquet(job.file(number))
+        .with_columns(pl.col("walk") + int(first[number]), place=pl.col(_place_column(table)))
+        .select(*WALKS_SCHEMA)
         for number in range(len(counts))
     )
+
+
+def _place_column(table: int) -> str:
+    return f"place {table}"
 
 
 class _ChunkMatcher:
@@ -204,7 +248,7 @@ class _ChunkMatcher:
         self._job = job
         self._frame = scan_traces(job.traces)
         graph = RoadGraph.load(job.roads)
-        self._places = choose_places(graph, spacing_m=job.spacing_m)
+        self._places = [choose_places(graph, spacing_m=spacing_m) for spacing_m in job.spacings_m]
         self._matcher = MapMatcher(graph, job.options) if job.options.method == "hmm" else None
 
     def run(self, rows: tuple[int, int], file: Path) -> ChunkCounts:
@@ -215,7 +259,7 @@ class _ChunkMatcher:
         lat, lon = frame["lat"].to_numpy(), frame["lon"].to_numpy()
         job, matcher = self._job, self._matcher
         points = (
-            snap_points(self._places, trip, time_us, lat, lon, snap_m=job.snap_m, max_gap_s=job.options.max_gap_s)
+            snap_points(self._places[0], trip, time_us, lat, lon, snap_m=job.snap_m, max_gap_s=job.options.max_gap_s)
             if matcher is None
             else matcher.match(trip, time_us, lat, lon)
         )
@@ -225,8 +269,8 @@ class _ChunkMatcher:
             if matcher is None or not isinstance(points, MatchedPoints)
             else positions_on_roads(ticks, points, matcher)
         )
-        place, _ = self._places.nearest(at_lat, at_lon)
-        walks = _walks(ticks, frame, place, moved_m * (1e6 / job.interval_us))
+        found = [places.nearest(at_lat, at_lon)[0] for places in self._places]
+        walks = _walks(ticks, frame, found, moved_m * (1e6 / job.interval_us))
         walks.write_parquet(file)
         walk_count = walks["walk"].n_unique()
         return ChunkCounts(
@@ -237,12 +281,12 @@ class _ChunkMatcher:
             short_stretches=int(points.begins.sum()) - walk_count,
             breaks=count_breaks(trip, time_us, points.matched, points.begins, max_gap_s=job.options.max_gap_s),
             distances=count_distances(points.distance_m[points.matched]),
-            visited=walks["place"].unique().to_numpy(),
+            visited=[walks[_place_column(table)].unique().to_numpy() for table in range(len(found))],
         )
 
 
-def _walks(ticks: Ticks, points: pl.DataFrame, place: Indices, speed_m_s: Floats) -> pl.DataFrame:
-    """Return the rows of the walks of at least two steps, numbered from 0."""
+def _walks(ticks: Ticks, points: pl.DataFrame, places: list[Indices], speed_m_s: Floats) -> pl.DataFrame:
+    """Return the rows of the walks of at least two steps, numbered from 0, with a column of places for each table."""
     keep = np.flatnonzero(np.bincount(ticks.stretch, minlength=1)[ticks.stretch] >= 2)
     first = ticks.begins[keep]
     walk = np.cumsum(first) - 1
@@ -254,10 +298,10 @@ def _walks(ticks: Ticks, points: pl.DataFrame, place: Indices, speed_m_s: Floats
             "trip": points["trip"].gather(point),
             "step": (np.arange(len(walk)) - np.flatnonzero(first)[walk]).astype(np.int32),
             "time": pl.Series(ticks.time_us[keep]).cast(WALKS_SCHEMA["time"]),
-            "place": place[keep],
+            **{_place_column(table): place[keep] for table, place in enumerate(places)},
             "speed_m_s": pl.Series(speed_m_s[keep].astype(np.float32), nan_to_null=True),
         },
-        schema=WALKS_SCHEMA,
+        schema_overrides={name: kind for name, kind in WALKS_SCHEMA.items() if name != "place"},
     )
 
 
@@ -463,7 +507,8 @@ class ChunkCounts:
     short_stretches: int
     breaks: dict[str, int]
     distances: Ints
-    visited: Indices
+    visited: list[Indices]
+    """The places of each table."""
 
 
 def count_breaks(
@@ -486,13 +531,13 @@ def count_breaks(
     }
 
 
-def summarise_chunks(chunks: list[ChunkCounts], *, trips: int, places: int) -> MatchSummary:
-    """Add up the counts of all chunks."""
+def summarise_chunks(chunks: list[ChunkCounts], table: int, *, trips: int, places: int) -> MatchSummary:
+    """Add up the counts of all chunks, for one table."""
     distances = np.zeros(max(len(chunk.distances) for chunk in chunks), np.int64)
     visited = np.zeros(places, dtype=bool)
     for chunk in chunks:
         distances[: len(chunk.distances)] += chunk.distances
-        visited[chunk.visited] = True
+        visited[chunk.visited[table]] = True
     middle = int(np.searchsorted(np.cumsum(distances), distances.sum() / 2))
     return MatchSummary(
         trips=trips,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -49,6 +50,21 @@ def test_from_raw_files_to_what_an_evaluation_needs(tmp_path: Path) -> None:
     prepare_city(TOWN, tmp_path / "raw", tmp_path / "out", workers=1)
     after = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "out").iterdir()}
     assert {name for name in after if after[name] != before[name]} == {"walks.parquet"}
+
+
+@pytest.mark.slow
+def test_a_whole_city_is_matched_once(tmp_path: Path) -> None:
+    write_city(make_city("small"), tmp_path / "raw" / "town", trips=1000, formats=["porto"])
+    made: dict[str, bytes] = {}
+    for name, box in (("boxed", (44.0, 46.0, -31.0, -29.0)), ("whole", None)):
+        prepare_city(replace(TOWN, box=box), tmp_path / "raw", tmp_path / name, workers=1)
+        # A box that holds all of the city is matched twice, with the same result.
+        tables = {table: (tmp_path / name / table).read_bytes() for table in ("walks.parquet", "walks-nodes.parquet")}
+        assert made.setdefault("walks.parquet", tables["walks.parquet"]) == tables["walks.parquet"]
+        made |= tables
+    published = replace(SETTINGS["ours"], spacing_m=0.0)
+    prepare_city(replace(TOWN, box=None), tmp_path / "raw", tmp_path / "nodes", setting=published, workers=1)
+    assert (tmp_path / "nodes" / "walks-nodes.parquet").read_bytes() == made["walks-nodes.parquet"]
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from geoblanket.lab.evaluate.city_data import CityFiles
 from geoblanket.lab.study.report import write_report
 from geoblanket.lab.study.running import StudyOptions, run_study
 from geoblanket.mobility.histories import LONGEST_PAST
-from geoblanket.mobility.matching import match_traces
+from geoblanket.mobility.matching import match_once
 from geoblanket.mobility.walks import Split, scan_walks, split_walks
 from geoblanket.roads.graph import RoadGraph
 from geoblanket.roads.importer import import_roads
@@ -259,11 +260,19 @@ class _Preparation:
         raise InputError(f"has no {names}", path=self.source, hint=f"Get the public file: {self.city.public}")
 
     def walks(self, out: Path) -> None:
-        self._match(out, self.folder / "city.roads", spacing_m=self.setting.spacing_m)
+        outs = {self.setting.spacing_m: out}
+        if self.city.box is None:  # of the same roads, so that one matching serves both
+            outs.setdefault(0.0, self.folder / "walks-nodes.parquet")
+        self._match({spacing_m: file for spacing_m, file in outs.items() if not file.exists()}, "city.roads")
 
     def walks_between_nodes(self, out: Path) -> None:
         # Of the whole city: blankets need many walks, and are found for regions of the map, not for places.
-        self._match(out, self.folder / "whole.roads", spacing_m=0.0)
+        walks = self.folder / "walks.parquet"
+        if self.city.box is None and not self.setting.spacing_m:
+            with atomic_output(out) as temporary:
+                shutil.copyfile(walks, temporary)
+        else:
+            self._match({0.0: out}, "whole.roads")
 
     def training_walks(self, out: Path) -> None:
         # Those of vehicles that the evaluation does not hold out: nothing is learned from the others.
@@ -310,13 +319,12 @@ class _Preparation:
             temporary.write_text(json.dumps(facts, indent=2), encoding="utf-8")
         save_predictor(result.predictor, out)
 
-    def _match(self, out: Path, roads: Path, *, spacing_m: float) -> None:
-        match_traces(
+    def _match(self, outs: dict[float, Path], roads: str) -> None:
+        match_once(
             self.folder / "traces.parquet",
-            roads,
-            out,
+            self.folder / roads,
+            outs,
             interval_s=self.city.interval_s,
-            spacing_m=spacing_m,
             workers=self.workers,
             progress=self.progress,
         )
