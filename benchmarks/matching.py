@@ -230,7 +230,9 @@ def prepare_valhalla(folder: Path) -> None:
             tags = {"highway": ROAD_CLASSES[graph.road_class[edge]], "oneway": "yes", "maxspeed": speed_km_h}
             file.add_way(mutable.Way(id=1 + edge, nodes=nodes, tags=tags))
     settings = get_config(tile_extract="", tile_dir=str(folder / "tiles"))
-    settings["meili"]["default"]["breakage_distance"] = 20_000  # it would cut trips at 2 km, less than a minute's way
+    # By default it cuts trips at 2 km, less than a minute's way, and refuses those of more than 200 km.
+    settings["meili"]["default"]["breakage_distance"] = 20_000
+    settings["service_limits"]["trace"].update(max_distance=10_000_000, max_shape=1_000_000)
     (folder / "valhalla.json").write_text(json.dumps(settings))
     program = Path(valhalla.__file__).parent / "bin" / "valhalla_build_tiles"
     subprocess.run([program, "-c", folder / "valhalla.json", folder / "roads.osm.pbf"], check=True, capture_output=True)
