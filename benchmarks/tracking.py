@@ -195,7 +195,7 @@ def everywhere(roads: str, walks: str, traces: str) -> None:
     sequences, order = Sequences.of(points["slot"].to_numpy(), np.arange(points.height), vehicle)
     learned = {memory: learn_motion(graph, places, walks=walks, split=SPLIT, order=memory) for memory in (1, 2)}
     rows = []
-    for epsilon in (1.0, 2.0, 4.0, 8.0):
+    for epsilon in (1.0, 2.0, 4.0, 8.0, 16.0):
         area = Area(graph.lat.min(), graph.lon.min(), graph.lat.max(), graph.lon.max())
         lattice = Lattice.verified(spec_over(area, epsilon=epsilon))
         cells, spec = lattice.draw_many(lat, lon), lattice.spec

@@ -48,6 +48,17 @@ def test_a_table(folder: Path, tmp_path: Path) -> None:
     assert "from distances between places alone" in " ".join(text.split())
 
 
+def test_places_too_far_apart_for_the_reports_are_said(folder: Path, tmp_path: Path) -> None:
+    for spacing_m, coarse in ((500.0, False), (2000.0, True)):
+        model = near_model()
+        replace(model, learned={**model.learned, "spacing_m": spacing_m}).save(tmp_path / f"{coarse}.model")
+        given = (folder / "city.bundle", folder / "released.parquet", "--model", tmp_path / f"{coarse}.model")
+        code, _, talk, _ = run("track", *given, "--out", tmp_path / f"{coarse}.parquet")
+        assert code == 0, talk
+        assert ("Estimates may be no nearer than reports" in talk) == coarse
+        assert ("2,000 m apart" in talk) == coarse
+
+
 def test_a_recipient_may_know_the_fences(folder: Path, tmp_path: Path) -> None:
     """All reports are of one place. If it is the centre of a fence, the vehicle may be anywhere inside."""
     model = near_model()

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 NOT_IN_TABLE = ("learned", "training", "ledger")
 """Facts of a model that are for scripts."""
 _SPACING_M = 250.0
+_COARSE: float = 3.0
+"""At this spacing times ε, estimates are about as far off as reports: in Porto 131 against 125 m, with places 250 m
+apart at ε = 16; with 100 m, 100 m."""
 _MIB = 1 << 20
 _FOR_WALKS = ("--epsilon-train", "delta", "unit", "units", "total_epsilon", "raise_total", "ledger")
 _FOR_RELEASED = ("--bundle", "--start", "rounds", "spacing_m", "workers")
@@ -411,6 +414,7 @@ def track(
     options.check_outputs(out, overwrite=overwrite)
     bundle, hidden = load_bundle(file), options.read_fences(fences)
     learned = None if model is None else MotionModel.load(model)
+    _warn_of_coarse_places(bundle, learned)
     if released is not None and out is not None:
         from geoblanket.tracking.table import track_table
 
@@ -439,6 +443,23 @@ def track(
         bundle, learned, fences=hidden, late_slots=chosen.late_slots, memory_bytes=chosen.memory_mib * _MIB
     )
     _stream(tracker, ahead_s=chosen.ahead_s)
+
+
+def _warn_of_coarse_places(bundle: Bundle, model: MotionModel | None) -> None:
+    """Say so if the places of a model are so far apart that its estimates may be no nearer than reports."""
+    from geoblanket.mechanism.bundle.storage import LatticeBundle
+    from geoblanket.tracking.learning import spacing_for
+
+    spacing_m = None if model is None else model.learned.get("spacing_m")
+    if spacing_m is None or not isinstance(bundle, LatticeBundle):
+        return
+    epsilon = bundle.lattice.epsilon
+    if spacing_m / 1000 * epsilon >= _COARSE:
+        say(
+            f"Estimates may be no nearer than reports, which are {2000 / epsilon:,.0f} m off: places of the model are "
+            f"{spacing_m:,.0f} m apart. Make a model with places {spacing_for(epsilon):.0f} m apart "
+            "(`geoblanket model --set spacing_m=...`, with walks `geoblanket match --spacing ...`)."
+        )
 
 
 def _stream(tracker: Tracker, *, ahead_s: float) -> None:
