@@ -78,10 +78,12 @@ def model(
     A model from the map alone is public knowledge: an attacker can make the same. It does not change what reports
     disclose.
     """
+    from geoblanket.mechanism.costs import check_epsilon
     from geoblanket.mobility.walks import scan_walks
     from geoblanket.roads.graph import RoadGraph
     from geoblanket.roads.places import choose_places
-    from geoblanket.tracking.learning import DEFAULT_INTERVAL_S, learn_motion, spacing_for
+    from geoblanket.tracking.learning import DEFAULT_INTERVAL_S, learn_motion
+    from geoblanket.tracking.motion_model import spacing_for
 
     settings = _MODEL.read(set_)
     chosen = _ModelSettings(**settings.of(_ModelSettings))
@@ -95,6 +97,7 @@ def model(
     options.check_outputs(out, overwrite=overwrite)
     about = {} if walks is None else scan_walks(walks)[1]
     if chosen.epsilon is not None:
+        check_epsilon(chosen.epsilon)
         about = {"spacing_m": spacing_for(chosen.epsilon)}
     graph = RoadGraph.load(roads)
     places = choose_places(graph, spacing_m=_spacing_m(chosen.spacing_m, about))
@@ -448,7 +451,7 @@ def track(
 def _warn_of_coarse_places(bundle: Bundle, model: MotionModel | None) -> None:
     """Say so if the places of a model are so far apart that its estimates may be no nearer than reports."""
     from geoblanket.mechanism.bundle.storage import LatticeBundle
-    from geoblanket.tracking.learning import spacing_for
+    from geoblanket.tracking.motion_model import spacing_for
 
     spacing_m = None if model is None else model.learned.get("spacing_m")
     if spacing_m is None or not isinstance(bundle, LatticeBundle):

@@ -34,7 +34,6 @@ from geoblanket.build.blanket_lengths import (
     regions_of_source,
 )
 from geoblanket.errors import ParameterError
-from geoblanket.mechanism.costs import check_epsilon
 from geoblanket.mobility.histories import Distributions, HistoryCounts, backed_off, count_histories, near_places
 from geoblanket.mobility.walks import Part, Split, scan_walks, split_walks, write_walks
 from geoblanket.roads.graph import RoadGraph
@@ -54,7 +53,6 @@ _RARE_MOVE: Final = 2e-4
 """Less probable moves are left out: they are most of all pairs of places, and of hardly any use."""
 _RARE_HISTORY: Final = 5
 """A history of three places that was seen less often gets no state; its last two places stand for it."""
-_SPACINGS_M: Final = (100.0, 250.0)
 _UNSEEN: Final = 0.5
 """Added to the count of each place, so that none is impossible."""
 
@@ -230,20 +228,6 @@ def learn_motion(
         trips=trips or TripShape.of(None, road_trips.lengths),
     )
     return replace(model, spread_m=float(np.sqrt(np.mean(off_m**2))))
-
-
-def spacing_for(epsilon: float) -> float:
-    """Return how far apart the places of a tracker should be, metres: 1/ε km, from 100 to 250 m.
-
-    Finer places hardly help. In Porto 100 m instead of 250 m take 10 % off the error at ε = 8, and 2 % or less up to 4.
-
-    Parameters
-    ----------
-    epsilon
-        ε of a report, per kilometre.
-    """
-    check_epsilon(epsilon)
-    return float(np.clip(1000 / epsilon, *_SPACINGS_M))
 
 
 def model_of_counts(

@@ -52,12 +52,14 @@ __all__ = [
     "SparseRows",
     "TripShape",
     "length_bin",
+    "spacing_for",
     "steps_of_bins",
 ]
 
 LONGEST_MEMORY: Final = 3
 """The largest number of places in a state, the present one included."""
 MAGIC: Final = _MAGIC_OF["model"]
+_SPACINGS_M: Final = (100.0, 250.0)
 _MOST_STEPS_IN_SLOT: Final = 3600
 _TYPICAL_MOVE_M_S: Final = 200 / 30
 """Without roads, the probability of a place falls by a factor e over 200 metres for a step of 30 seconds."""
@@ -511,6 +513,19 @@ def _has_scipy() -> bool:
     except ModuleNotFoundError:
         return False
     return True
+
+
+def spacing_for(epsilon: float) -> float:
+    """Return how far apart the places of a tracker should be, metres: 1/ε km, from 100 to 250 m.
+
+    Finer places hardly help. In Porto 100 m instead of 250 m take 10 % off the error at ε = 8, and 2 % or less up to 4.
+
+    Parameters
+    ----------
+    epsilon
+        ε of a report, per kilometre.
+    """
+    return float(np.clip(1000 / epsilon, *_SPACINGS_M))
 
 
 def length_bin(steps: npt.ArrayLike) -> Ints:
