@@ -193,7 +193,8 @@ def test_a_life_ends_at_home(site: Live, explorer: Explorer) -> None:
     ):
         assert off_m == pytest.approx(float(haversine_m(true_lat, true_lon, lat, lon)), abs=0.5)
     fence = answer["fence"]
-    assert haversine_m(home[1], home[0], *fence["center"][::-1]) <= 1001
+    # A fence measures in its frame, a plane in which distances are up to 1 % shorter than on the sphere.
+    assert haversine_m(home[1], home[0], *fence["center"][::-1]) <= 1010
     assert fence["radius_m"] == 1302
     assert answer["fenced"]["error_m"][-1] > 2 * answer["bare"]["error_m"][-1]
     number, trip = next(iter(explorer.trips.items()))
