@@ -49,12 +49,12 @@ def test_a_table(folder: Path, tmp_path: Path) -> None:
 
 
 def test_places_too_far_apart_for_the_reports_are_said(folder: Path, tmp_path: Path) -> None:
-    for spacing_m, coarse in ((500.0, False), (2000.0, True)):
-        model = near_model()
-        replace(model, learned={**model.learned, "spacing_m": spacing_m}).save(tmp_path / f"{coarse}.model")
-        given = (folder / "city.bundle", folder / "released.parquet", "--model", tmp_path / f"{coarse}.model")
-        code, _, talk, _ = run("track", *given, "--out", tmp_path / f"{coarse}.parquet")
-        assert code == 0, talk
+    for number, (spacing_m, coarse) in enumerate(((500.0, False), ("2000", False), (2000.0, True))):
+        model, path = near_model(), tmp_path / f"{number}.model"
+        replace(model, learned={**model.learned, "spacing_m": spacing_m}).save(path)
+        given = (folder / "city.bundle", folder / "released.parquet", "--model", path)
+        code, _, talk, error = run("track", *given, "--out", tmp_path / f"{number}.parquet")
+        assert code == 0, (talk, error)
         assert ("Estimates may be no nearer than reports" in talk) == coarse
         assert ("2,000 m apart" in talk) == coarse
 

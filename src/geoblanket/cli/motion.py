@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 NOT_IN_TABLE = ("learned", "training", "ledger")
 """Facts of a model that are for scripts."""
 _SPACING_M = 250.0
-_COARSE: float = 3.0
+_COARSE = 3.0
 """At this spacing times ε, estimates are about as far off as reports: in Porto 131 against 125 m, with places 250 m
 apart at ε = 16; with 100 m, 100 m."""
 _MIB = 1 << 20
@@ -454,8 +454,8 @@ def _warn_of_coarse_places(bundle: Bundle, model: MotionModel | None) -> None:
     from geoblanket.tracking.motion_model import spacing_for
 
     spacing_m = None if model is None else model.learned.get("spacing_m")
-    if spacing_m is None or not isinstance(bundle, LatticeBundle):
-        return
+    if not isinstance(spacing_m, int | float) or not isinstance(bundle, LatticeBundle):
+        return  # what a model says of itself may be anything
     epsilon = bundle.lattice.epsilon
     if spacing_m / 1000 * epsilon >= _COARSE:
         say(
